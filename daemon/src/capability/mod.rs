@@ -1,0 +1,1 @@
+//! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].

@@ -1,0 +1,3 @@
+//! bcd, the node daemon.
+
+pub mod capability;
