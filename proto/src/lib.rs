@@ -1,1 +1,14 @@
-//! placeholder
+//! What control plane and node must agree on: typed ids, a kind's manifest, capability grants and the rules that both
+//! sides apply.
+//!
+//! **Invariant:** nothing here does I/O. There is no runtime, no database, no file and no clock in this crate; what it
+//! needs of the world is an argument.
+
+pub mod abi;
+pub mod canonical;
+pub mod grants;
+pub mod id;
+pub mod manifest;
+pub mod pattern;
+pub mod quantity;
+pub mod schema;

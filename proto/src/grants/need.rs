@@ -1,0 +1,91 @@
+//! What one call needs, and the answer in words.
+
+use std::fmt;
+
+use super::{Capability, Grants, Program};
+
+/// What one host call needs of the grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need<'a> {
+    /// The capability itself, for calls that read.
+    Use(Capability),
+    /// Resetting GPUs.
+    ResetGpus,
+    /// Rebooting the node.
+    Reboot,
+    /// Running a program.
+    Run {
+        /// As the grant names it.
+        program: &'a str,
+        /// Without the program's own name.
+        argv: &'a [String],
+    },
+    /// Erasing a device.
+    Erase(&'a str),
+    /// Writing an image to a device.
+    WriteImage(&'a str),
+    /// Resolving a secret.
+    Secret(&'a str),
+}
+
+/// A call that the grants do not allow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Denied(String);
+
+impl Need<'_> {
+    /// The capability that the call belongs to.
+    pub fn capability(&self) -> Capability {
+        match self {
+            Self::Use(capability) => *capability,
+            Self::ResetGpus => Capability::Gpus,
+            Self::Reboot => Capability::System,
+            Self::Run { .. } => Capability::Process,
+            Self::Erase(_) | Self::WriteImage(_) => Capability::BlockDevices,
+            Self::Secret(_) => Capability::Secrets,
+        }
+    }
+}
+
+impl fmt::Display for Need<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Use(capability) => write!(f, "using `{}`", capability.interface()),
+            Self::ResetGpus => f.write_str("resetting GPUs (`gpus.reset`)"),
+            Self::Reboot => f.write_str("rebooting the node (`system.reboot`)"),
+            Self::Run { program, argv } => {
+                write!(f, "running `{program}` with arguments {argv:?} (`process.programs`)")
+            }
+            Self::Erase(device) => write!(f, "erasing {device} (`block-devices.erase` and `.devices`)"),
+            Self::WriteImage(device) => write!(f, "writing to {device} (`block-devices.write` and `.devices`)"),
+            Self::Secret(name) => write!(f, "reading the secret '{name}' (`secrets.refs`)"),
+        }
+    }
+}
+
+impl Grants {
+    /// Whether a call is allowed. `by` names whose grants these are, for the message: "the manifest", "this node's policy".
+    pub fn allows(&self, need: &Need<'_>, by: &str) -> Result<(), Denied> {
+        let allowed = match need {
+            Need::Use(capability) => self.has(*capability),
+            Need::ResetGpus => self.gpus.is_some_and(|gpus| gpus.reset),
+            Need::Reboot => self.system.is_some_and(|system| system.reboot),
+            Need::Run { program, argv } => self.program(program, argv).is_some(),
+            Need::Erase(device) => self.block_devices.as_ref().is_some_and(|d| d.erase && d.lists(device)),
+            Need::WriteImage(device) => self.block_devices.as_ref().is_some_and(|d| d.write && d.lists(device)),
+            Need::Secret(name) => self.secrets.as_ref().is_some_and(|s| s.refs.iter().any(|r| r.matches(name))),
+        };
+        if allowed { Ok(()) } else { Err(Denied(format!("{by} does not allow {need}"))) }
+    }
+
+    /// The entry that allows a run of a program.
+    pub fn program(&self, program: &str, argv: &[String]) -> Option<&Program> {
+        self.process.as_ref()?.programs.iter().find(|entry| entry.matches(program, argv))
+    }
+}
+
+impl super::BlockDevices {
+    fn lists(&self, device: &str) -> bool {
+        self.devices.iter().any(|pattern| pattern.matches(device))
+    }
+}
