@@ -11,4 +11,5 @@ pub mod id;
 pub mod manifest;
 pub mod pattern;
 pub mod quantity;
+pub mod rules;
 pub mod schema;

@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-pub use crate::v1::{Error, block_devices, gpus, nvml, process, upgrade, upload};
+pub use crate::v1::Error;
+pub use crate::v1::wit::{block_devices, gpus, nvml, process, upgrade, upload};
 
 /// A capability's answer: the fact, or why it could not be had.
 pub type Answer<T> = Result<T, Error>;

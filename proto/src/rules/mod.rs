@@ -1,0 +1,5 @@
+//! Decisions, as pure functions over values. Control plane, daemon, simulator and tests use the same ones.
+//!
+//! **Invariant:** nothing here is async, reads a clock or a file, or knows a database or a WebAssembly engine.
+
+pub mod admission;

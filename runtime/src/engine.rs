@@ -1,0 +1,156 @@
+//! One engine per process: wasmtime's settings, the epoch ticker, the compiled-code cache and the limit on parallel runs.
+//!
+//! **Invariant:** an idle engine does nothing: the ticker sleeps while no guest runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use wasmtime::OptLevel;
+
+use crate::cache::{Cache, CacheCounts};
+
+/// How often a running guest is interrupted to look at its budget. Bounds how late a limit is noticed; at 100 a second the
+/// cost is not measurable.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A guest's own stack. A Rust guest that needs more recurses without end; wasmtime's default is the same.
+const GUEST_STACK_BYTES: usize = 512 * 1024;
+
+/// The fiber's whole stack: the guest's and the host call on top of it.
+const FIBER_STACK_BYTES: usize = 1024 * 1024;
+
+/// How an engine is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where compiled code is kept; none compiles anew every time.
+    pub cache_dir: Option<PathBuf>,
+    /// How many guests run at once; more wait. On-demand instances cost memory only while they run, so this bounds it.
+    pub max_runs: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { cache_dir: None, max_runs: 32 }
+    }
+}
+
+/// The shared engine; clones are handles to one.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    wasm: wasmtime::Engine,
+    cache: Option<Cache>,
+    runs: Arc<Semaphore>,
+    ticker: Arc<Ticker>,
+}
+
+impl Engine {
+    /// Builds an engine. Errors when the cache directory cannot be made private, or the machine lacks what wasmtime needs.
+    pub fn new(config: &Config) -> Result<Self, wasmtime::Error> {
+        let mut settings = wasmtime::Config::new();
+        settings
+            .wasm_component_model(true)
+            .wasm_memory64(false)
+            .concurrency_support(false)
+            .epoch_interruption(true)
+            .cranelift_opt_level(OptLevel::Speed)
+            .max_wasm_stack(GUEST_STACK_BYTES)
+            .async_stack_size(FIBER_STACK_BYTES);
+        let wasm = wasmtime::Engine::new(&settings)?;
+        let cache = config.cache_dir.as_deref().map(|dir| Cache::open(dir, &wasm)).transpose()?;
+        let ticker = Ticker::start(wasm.clone());
+        Ok(Self(Arc::new(Inner { wasm, cache, runs: Arc::new(Semaphore::new(config.max_runs)), ticker })))
+    }
+
+    /// What the compiled-code cache did so far; `None` without a cache.
+    pub fn cache_counts(&self) -> Option<CacheCounts> {
+        self.0.cache.as_ref().map(Cache::counts)
+    }
+
+    pub(crate) fn wasm(&self) -> &wasmtime::Engine {
+        &self.0.wasm
+    }
+
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.0.cache.as_ref()
+    }
+
+    pub(crate) fn runs(&self) -> &Semaphore {
+        &self.0.runs
+    }
+
+    /// Keeps the epoch moving for as long as the answer lives.
+    pub(crate) fn ticking(&self) -> Ticking {
+        self.0.ticker.begin()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.ticker.stop();
+    }
+}
+
+/// Advances the epoch while guests run.
+struct Ticker {
+    /// Guests that run now; [`STOPPED`] ends the thread.
+    running: AtomicUsize,
+    thread: std::sync::OnceLock<Thread>,
+}
+
+const STOPPED: usize = usize::MAX;
+
+pub(crate) struct Ticking(Arc<Ticker>);
+
+impl Ticker {
+    fn start(engine: wasmtime::Engine) -> Arc<Self> {
+        let ticker = Arc::new(Self { running: AtomicUsize::new(0), thread: std::sync::OnceLock::new() });
+        let seen = Arc::clone(&ticker);
+        let handle = thread::Builder::new()
+            .name("bc-epoch".into())
+            .spawn(move || {
+                loop {
+                    match seen.running.load(Ordering::Acquire) {
+                        STOPPED => return,
+                        0 => thread::park(),
+                        _ => {
+                            thread::park_timeout(TICK);
+                            engine.increment_epoch();
+                        }
+                    }
+                }
+            })
+            .expect("a thread can be started while the process sets itself up");
+        ticker.thread.set(handle.thread().clone()).expect("set once, here");
+        ticker
+    }
+
+    fn begin(self: &Arc<Self>) -> Ticking {
+        if self.running.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.wake();
+        }
+        Ticking(Arc::clone(self))
+    }
+
+    fn stop(&self) {
+        self.running.store(STOPPED, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
