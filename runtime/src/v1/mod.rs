@@ -24,7 +24,7 @@ use wasmtime::component::{HasSelf, Linker};
 pub(crate) use self::log::LogBudget;
 use crate::store::RunState;
 
-#[expect(missing_docs, unreachable_pub, reason = "generated; the WIT files hold the documentation")]
+#[expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
 mod bindings {
     wasmtime::component::bindgen!({
         path: ["../wit/host/1.0.0", "../wit/kind/1.0.0"],
