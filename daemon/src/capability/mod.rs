@@ -1,1 +1,3 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
+
+pub mod nvml;
