@@ -4,10 +4,9 @@
 //!
 //! **Invariant:** a guest never loses its panic message: `panicked` is the last call it makes before it traps.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::panic::PanicHookInfo;
 
-use serde::Serialize;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -78,15 +77,14 @@ struct Line {
 }
 
 impl Line {
-    fn field(&mut self, field: &Field, value: &impl Serialize) {
-        // Numbers, booleans and strings always serialise; what does not would only lose one field.
-        if let (Ok(name), Ok(value)) = (serde_json::to_string(field.name()), serde_json::to_string(value)) {
-            if !self.fields.is_empty() {
-                self.fields.push(',');
-            }
-            self.fields.push_str(&name);
-            self.fields.push(':');
-            self.fields.push_str(&value);
+    /// `value` is JSON.
+    fn field(&mut self, field: &Field, value: &str) {
+        if !self.fields.is_empty() {
+            self.fields.push(',');
+        }
+        // Names are Rust identifiers and dots: there is nothing to escape.
+        for part in ["\"", field.name(), "\":", value] {
+            self.fields.push_str(part);
         }
     }
 
@@ -102,36 +100,42 @@ impl Line {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            // Writing to a string cannot fail unless the value's own formatting does.
-            let _ = write!(self.message, "{value:?}");
-        } else {
-            self.field(field, &format!("{value:?}"));
-        }
+        self.record_str(field, &format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
             self.message.push_str(value);
         } else {
-            self.field(field, &value);
+            // A string always serialises.
+            self.field(field, &serde_json::to_string(value).unwrap_or_default());
         }
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.field(field, &value);
+        // Infinities and NaN become null; std's own formatting would add 25 KB to every component.
+        self.field(field, &serde_json::to_string(&value).unwrap_or_default());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.field(field, &value);
+        self.field(field, &value.to_string());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.field(field, &value);
+        self.field(field, &value.to_string());
+    }
+
+    // Most readers of JSON keep no more of such a number either, and std's formatting of them is large.
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        self.record_f64(field, value as f64);
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.record_f64(field, value as f64);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.field(field, &value);
+        self.field(field, if value { "true" } else { "false" });
     }
 }
 
@@ -168,10 +172,11 @@ mod tests {
         // The one test of this crate that logs: the subscriber is the process's.
         tracing::subscriber::set_global_default(Keep(Arc::clone(&lines))).expect("first");
         let gpu = "GPU-\"1\"";
-        tracing::info!(gpu, index = 3, lost = true, ratio = 0.5, error = ?Some(1), "GPU {} is lost", 3);
+        tracing::info!(gpu, index = 3, lost = true, ratio = 0.5, bytes = u64::MAX, error = ?Some(1), "GPU {} is lost", 3);
         tracing::warn!("no fields");
         let lines = lines.lock().expect("one thread");
-        let fields = r#"{"gpu":"GPU-\"1\"","index":3,"lost":true,"ratio":0.5,"error":"Some(1)"}"#;
+        let fields =
+            r#"{"gpu":"GPU-\"1\"","index":3,"lost":true,"ratio":0.5,"bytes":18446744073709551615,"error":"Some(1)"}"#;
         assert_eq!(lines[0], ("GPU 3 is lost".into(), fields.into()));
         assert_eq!(lines[1], ("no fields".into(), String::new()));
     }
