@@ -57,10 +57,7 @@ pub(crate) fn report(facts: &Facts, expected_gpus: Option<u32>) -> Report {
             not_asked(&mut checks, "the GPUs could not be listed");
         }
         (Err(_), _) => {
-            checks.push(Check::node(
-                VISIBLE,
-                Verdict::unknown("not asked: the driver did not answer"),
-            ));
+            checks.push(Check::node(VISIBLE, Verdict::unknown("not asked: the driver did not answer")));
             not_asked(&mut checks, "the driver did not answer");
         }
     }
@@ -74,10 +71,7 @@ pub(crate) fn report(facts: &Facts, expected_gpus: Option<u32>) -> Report {
 fn init(driver: &Result<DriverInfo, Error>) -> Verdict {
     match driver {
         Ok(_) => Verdict::pass(),
-        Err(error) => Verdict::fail(format!(
-            "the driver's management interface did not answer: {}",
-            describe(error)
-        )),
+        Err(error) => Verdict::fail(format!("the driver's management interface did not answer: {}", describe(error))),
     }
 }
 
@@ -125,11 +119,7 @@ fn visible(gpus: &[Gpu], expected: Option<u32>) -> Verdict {
 
 impl Readings {
     fn errors(&self) -> [Option<&Error>; 3] {
-        [
-            self.ecc.as_ref().err(),
-            self.rows.as_ref().err(),
-            self.link.as_ref().err(),
-        ]
+        [self.ecc.as_ref().err(), self.rows.as_ref().err(), self.link.as_ref().err()]
     }
 }
 
@@ -151,23 +141,13 @@ fn could_not_ask(error: &Error) -> String {
 fn one_gpu(checks: &mut Vec<Check>, gpu: &Gpu, log: &Result<KernelLog, String>) {
     let index = Some(gpu.index);
     let mut add = |name, gpu, Verdict { status, reason }| {
-        checks.push(Check {
-            name,
-            gpu,
-            index,
-            status,
-            reason,
-        });
+        checks.push(Check { name, gpu, index, status, reason });
     };
     let readings = match &gpu.readings {
         Ok(readings) => readings,
         Err(error) => {
             for name in [ECC, REMAP_PENDING, REMAP_FAILURE, PCIE, XID] {
-                add(
-                    name,
-                    None,
-                    Verdict::unknown(format!("not asked: the GPU has no name: {}", describe(error))),
-                );
+                add(name, None, Verdict::unknown(format!("not asked: the GPU has no name: {}", describe(error))));
             }
             return;
         }
@@ -176,18 +156,10 @@ fn one_gpu(checks: &mut Vec<Check>, gpu: &Gpu, log: &Result<KernelLog, String>) 
     let uuid = || Some(identity.uuid.clone());
     add(ECC, uuid(), read(&readings.ecc, "ECC is not supported", ecc));
     let mig = identity.mig_enabled == Some(true);
-    let unsupported = if mig {
-        "not told while MIG instances are active"
-    } else {
-        "row remapping is not supported"
-    };
+    let unsupported = if mig { "not told while MIG instances are active" } else { "row remapping is not supported" };
     add(REMAP_PENDING, uuid(), read(&readings.rows, unsupported, remap_pending));
     add(REMAP_FAILURE, uuid(), read(&readings.rows, unsupported, remap_failure));
-    add(
-        PCIE,
-        uuid(),
-        read(&readings.link, "there is no PCIe link to ask about", pcie),
-    );
+    add(PCIE, uuid(), read(&readings.link, "there is no PCIe link to ask about", pcie));
     let xid = match log {
         Ok(log) => {
             let is_about = |event: &&Event| event.is_about(&identity.uuid, &identity.pci_address);
@@ -219,11 +191,7 @@ fn ecc(counts: &EccCounts) -> Verdict {
 }
 
 fn remap_pending(rows: &RowRemapping) -> Verdict {
-    if rows.pending {
-        Verdict::fail("a row remap waits for a reset of the GPU")
-    } else {
-        Verdict::pass()
-    }
+    if rows.pending { Verdict::fail("a row remap waits for a reset of the GPU") } else { Verdict::pass() }
 }
 
 fn remap_failure(rows: &RowRemapping) -> Verdict {
@@ -244,10 +212,7 @@ fn pcie(link: &Link) -> Verdict {
     if link.max_width == 0 {
         Verdict::unknown("could not ask: the driver gives no maximum width")
     } else if link.current_width < link.max_width {
-        Verdict::fail(format!(
-            "the link is {} lanes wide, its maximum is {}",
-            link.current_width, link.max_width
-        ))
+        Verdict::fail(format!("the link is {} lanes wide, its maximum is {}", link.current_width, link.max_width))
     } else {
         Verdict::pass()
     }
@@ -256,11 +221,7 @@ fn pcie(link: &Link) -> Verdict {
 /// Log events that no listed GPU explains: GPUs that the host named but the driver does not list, and PCI addresses
 /// without a name. With no GPU listed, the node's own line says what the log as a whole tells.
 fn xids_of_others(checks: &mut Vec<Check>, log: &Result<KernelLog, String>, gpus: &[Gpu], driver_answers: bool) {
-    let named: Vec<&Identity> = gpus
-        .iter()
-        .filter_map(|gpu| gpu.readings.as_ref().ok())
-        .map(|r| &r.identity)
-        .collect();
+    let named: Vec<&Identity> = gpus.iter().filter_map(|gpu| gpu.readings.as_ref().ok()).map(|r| &r.identity).collect();
     let log = match log {
         Ok(log) => log,
         Err(reason) if named.is_empty() => return checks.push(Check::node(XID, Verdict::unknown(reason))),
@@ -268,11 +229,8 @@ fn xids_of_others(checks: &mut Vec<Check>, log: &Result<KernelLog, String>, gpus
         Err(_) => return,
     };
     let is_listed = |event: &Event| named.iter().any(|id| event.is_about(&id.uuid, &id.pci_address));
-    let (unlisted, nameless): (Vec<_>, Vec<_>) = log
-        .events
-        .iter()
-        .filter(|event| !is_listed(event))
-        .partition(|event| event.gpu.is_some());
+    let (unlisted, nameless): (Vec<_>, Vec<_>) =
+        log.events.iter().filter(|event| !is_listed(event)).partition(|event| event.gpu.is_some());
     let silence_proves = |verdict: Verdict| match verdict.status {
         Status::Pass if !driver_answers => {
             Verdict::unknown("nothing found, but a driver that does not answer may not have logged anything")
@@ -291,19 +249,9 @@ fn xids_of_others(checks: &mut Vec<Check>, log: &Result<KernelLog, String>, gpus
         }
     }
     for uuid in uuids {
-        let events: Vec<_> = unlisted
-            .iter()
-            .copied()
-            .filter(|event| event.gpu.as_deref() == Some(uuid))
-            .collect();
+        let events: Vec<_> = unlisted.iter().copied().filter(|event| event.gpu.as_deref() == Some(uuid)).collect();
         let Verdict { status, reason } = silence_proves(log.verdict(&events, Event::told_with_address));
-        checks.push(Check {
-            name: XID,
-            gpu: Some(uuid.to_owned()),
-            index: None,
-            status,
-            reason,
-        });
+        checks.push(Check { name: XID, gpu: Some(uuid.to_owned()), index: None, status, reason });
     }
 }
 

@@ -6,11 +6,7 @@ use super::*;
 use crate::report::Status::{Fail, Pass, Skipped, Unknown};
 
 fn error(code: &str, native: i32) -> Error {
-    Error {
-        code: code.into(),
-        native: Some(native),
-        message: code.replace('-', " "),
-    }
+    Error { code: code.into(), native: Some(native), message: code.replace('-', " ") }
 }
 
 fn uuid(index: u32) -> String {
@@ -35,40 +31,14 @@ fn gpu(index: u32) -> Gpu {
         // Of an earlier life: it does not count.
         aggregate_uncorrected: 3,
     };
-    let rows = RowRemapping {
-        correctable: 1,
-        uncorrectable: 2,
-        pending: false,
-        failure: false,
-    };
-    let link = Link {
-        current_width: 16,
-        max_width: 16,
-        current_generation: 1,
-        max_generation: 5,
-    };
-    Gpu {
-        index,
-        readings: Ok(Readings {
-            identity,
-            ecc: Ok(ecc),
-            rows: Ok(rows),
-            link: Ok(link),
-        }),
-    }
+    let rows = RowRemapping { correctable: 1, uncorrectable: 2, pending: false, failure: false };
+    let link = Link { current_width: 16, max_width: 16, current_generation: 1, max_generation: 5 };
+    Gpu { index, readings: Ok(Readings { identity, ecc: Ok(ecc), rows: Ok(rows), link: Ok(link) }) }
 }
 
 fn healthy() -> Facts {
-    let driver = DriverInfo {
-        version: "570.124.06".into(),
-        nvml_version: "12.570".into(),
-        cuda_version: Some(12080),
-    };
-    Facts {
-        driver: Ok(driver),
-        gpus: Ok(vec![gpu(0), gpu(1)]),
-        xids: Ok(log(true, "")),
-    }
+    let driver = DriverInfo { version: "570.124.06".into(), nvml_version: "12.570".into(), cuda_version: Some(12080) };
+    Facts { driver: Ok(driver), gpus: Ok(vec![gpu(0), gpu(1)]), xids: Ok(log(true, "")) }
 }
 
 fn log(complete: bool, events: &str) -> String {
@@ -104,11 +74,7 @@ fn check_gpu(name: &str, change: impl FnOnce(&mut Readings)) -> (Status, String)
 
 /// The check of a name and GPU index in a report, the node's with none.
 fn find<'a>(report: &'a Report, name: &str, index: Option<u32>) -> &'a Check {
-    report
-        .checks
-        .iter()
-        .find(|check| check.name == name && check.index == index)
-        .expect("the check is there")
+    report.checks.iter().find(|check| check.name == name && check.index == index).expect("the check is there")
 }
 
 fn reason(check: &Check) -> &str {
@@ -123,16 +89,8 @@ fn a_healthy_node_passes_every_check() {
     assert_eq!(report.summary, "12 passed");
     let names: Vec<_> = report.checks.iter().map(|check| (check.name, check.index)).collect();
     let per_gpu = |index| [ECC, REMAP_PENDING, REMAP_FAILURE, PCIE, XID].map(|name| (name, Some(index)));
-    assert_eq!(
-        names,
-        [&[(INIT, None), (VISIBLE, None)][..], &per_gpu(0), &per_gpu(1)].concat()
-    );
-    assert!(
-        report
-            .checks
-            .iter()
-            .all(|check| check.status == Pass && check.reason.is_none())
-    );
+    assert_eq!(names, [&[(INIT, None), (VISIBLE, None)][..], &per_gpu(0), &per_gpu(1)].concat());
+    assert!(report.checks.iter().all(|check| check.status == Pass && check.reason.is_none()));
 }
 
 #[test]
@@ -145,15 +103,9 @@ fn ecc_counts_volatile_uncorrectable_errors() {
     };
     assert_eq!(check_gpu(ECC, set(true, 0)).0, Pass);
     let (status, reason) = check_gpu(ECC, set(true, 1));
-    assert_eq!(
-        (status, reason.as_str()),
-        (Fail, "1 uncorrectable memory error since the driver was loaded")
-    );
+    assert_eq!((status, reason.as_str()), (Fail, "1 uncorrectable memory error since the driver was loaded"));
     let (status, reason) = check_gpu(ECC, set(true, 12));
-    assert_eq!(
-        (status, reason.as_str()),
-        (Fail, "12 uncorrectable memory errors since the driver was loaded")
-    );
+    assert_eq!((status, reason.as_str()), (Fail, "12 uncorrectable memory errors since the driver was loaded"));
     let (status, reason) = check_gpu(ECC, set(false, 0));
     assert_eq!((status, reason.as_str()), (Skipped, "ECC is off"));
 }
@@ -172,33 +124,19 @@ fn row_remaps_fail_while_pending_or_failed() {
         (false, true, (Pass, Fail)),
         (true, true, (Fail, Fail)),
     ] {
-        let found = (
-            check_gpu(REMAP_PENDING, set(pending, failure)).0,
-            check_gpu(REMAP_FAILURE, set(pending, failure)).0,
-        );
+        let found =
+            (check_gpu(REMAP_PENDING, set(pending, failure)).0, check_gpu(REMAP_FAILURE, set(pending, failure)).0);
         assert_eq!(found, expected);
     }
-    assert_eq!(
-        check_gpu(REMAP_PENDING, set(true, false)).1,
-        "a row remap waits for a reset of the GPU"
-    );
-    assert!(
-        check_gpu(REMAP_FAILURE, set(false, true))
-            .1
-            .contains("replacement (3 rows remapped, 2 of them")
-    );
+    assert_eq!(check_gpu(REMAP_PENDING, set(true, false)).1, "a row remap waits for a reset of the GPU");
+    assert!(check_gpu(REMAP_FAILURE, set(false, true)).1.contains("replacement (3 rows remapped, 2 of them"));
 }
 
 #[test]
 fn a_narrow_link_fails_and_a_slow_one_does_not() {
-    for (current, max, expected) in [
-        (16, 16, Pass),
-        (8, 16, Fail),
-        (1, 16, Fail),
-        (0, 16, Fail),
-        (8, 8, Pass),
-        (0, 0, Unknown),
-    ] {
+    for (current, max, expected) in
+        [(16, 16, Pass), (8, 16, Fail), (1, 16, Fail), (0, 16, Fail), (8, 8, Pass), (0, 0, Unknown)]
+    {
         let found = check_gpu(PCIE, |gpu| {
             let link = gpu.link.as_mut().expect("healthy");
             (link.current_width, link.max_width) = (current, max);
@@ -213,12 +151,7 @@ type Set = fn(&mut Readings, Error);
 
 #[test]
 fn promise_32_could_not_ask_is_never_pass() {
-    for (code, native) in [
-        ("no-permission", 4),
-        ("function-not-found", 13),
-        ("timeout", 5),
-        ("unknown", 999),
-    ] {
+    for (code, native) in [("no-permission", 4), ("function-not-found", 13), ("timeout", 5), ("unknown", 999)] {
         let failed = || error(code, native);
         let set: [(&str, Set); 4] = [
             (ECC, |gpu, error| gpu.ecc = Err(error)),
@@ -238,10 +171,7 @@ fn promise_32_could_not_ask_is_never_pass() {
 fn what_a_gpu_does_not_support_is_skipped() {
     let unsupported = || error("not-supported", 3);
     let (status, reason) = check_gpu(ECC, |gpu| gpu.ecc = Err(unsupported()));
-    assert_eq!(
-        (status, reason.as_str()),
-        (Skipped, "ECC is not supported: not supported (not-supported, 3)")
-    );
+    assert_eq!((status, reason.as_str()), (Skipped, "ECC is not supported: not supported (not-supported, 3)"));
     assert_eq!(check_gpu(PCIE, |gpu| gpu.link = Err(unsupported())).0, Skipped);
     for name in [REMAP_PENDING, REMAP_FAILURE] {
         let (status, reason) = check_gpu(name, |gpu| gpu.rows = Err(unsupported()));
@@ -252,10 +182,7 @@ fn what_a_gpu_does_not_support_is_skipped() {
             gpu.rows = Err(unsupported());
         });
         assert_eq!(status, Skipped);
-        assert!(
-            reason.starts_with("not told while MIG instances are active"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("not told while MIG instances are active"), "{reason}");
     }
 }
 
@@ -271,10 +198,7 @@ fn the_count_must_be_the_expected_one() {
         (0, Some(0), Pass),
         (0, Some(8), Fail),
     ] {
-        let facts = Facts {
-            gpus: Ok((0..count).map(gpu).collect()),
-            ..healthy()
-        };
+        let facts = Facts { gpus: Ok((0..count).map(gpu).collect()), ..healthy() };
         let report = report(&facts, expected);
         let found = find(&report, VISIBLE, None);
         assert_eq!(found.status, status, "{count} of {expected:?}");
@@ -289,10 +213,7 @@ fn a_lost_gpu_is_named_and_the_others_are_still_checked() {
     let report = report(&facts, Some(2));
     assert_eq!(report.status, Fail);
     let visible = find(&report, VISIBLE, None);
-    assert_eq!(
-        (visible.status, reason(visible)),
-        (Fail, "GPU 0 does not answer: gpu is lost (gpu-is-lost, 15)")
-    );
+    assert_eq!((visible.status, reason(visible)), (Fail, "GPU 0 does not answer: gpu is lost (gpu-is-lost, 15)"));
     for name in [ECC, REMAP_PENDING, REMAP_FAILURE, PCIE, XID] {
         let lost = find(&report, name, Some(0));
         assert_eq!((lost.status, &lost.gpu), (Unknown, &None));
@@ -304,11 +225,7 @@ fn a_lost_gpu_is_named_and_the_others_are_still_checked() {
 #[test]
 fn a_gpu_that_is_lost_while_it_is_asked_is_not_visible() {
     let mut facts = healthy();
-    facts.gpus.as_mut().expect("healthy")[1]
-        .readings
-        .as_mut()
-        .expect("healthy")
-        .link = Err(error("gpu-is-lost", 15));
+    facts.gpus.as_mut().expect("healthy")[1].readings.as_mut().expect("healthy").link = Err(error("gpu-is-lost", 15));
     let report = report(&facts, None);
     assert_eq!(find(&report, PCIE, Some(1)).status, Unknown);
     assert_eq!(find(&report, VISIBLE, None).status, Fail);
@@ -322,25 +239,16 @@ fn a_gpu_that_may_not_be_asked_is_unknown_not_lost() {
     assert_eq!(with(None).status, Unknown);
     let report = with(None);
     let visible = find(&report, VISIBLE, None);
-    assert_eq!(
-        (visible.status, reason(visible)),
-        (Unknown, "GPU 1: could not ask: no permission (no-permission, 4)")
-    );
+    assert_eq!((visible.status, reason(visible)), (Unknown, "GPU 1: could not ask: no permission (no-permission, 4)"));
     assert_eq!(find(&with(Some(8)), VISIBLE, None).status, Fail);
 }
 
 #[test]
 fn nothing_passes_beside_a_driver_that_does_not_answer() {
-    for events in [
-        "",
-        &event("45", "0000:01:00", None, "workflow"),
-        &event("13", "0000:01:00", Some("GPU-9"), "restart-app"),
-    ] {
-        let facts = Facts {
-            driver: Err(error("driver-not-loaded", 9)),
-            gpus: Ok(vec![]),
-            xids: Ok(log(true, events)),
-        };
+    for events in
+        ["", &event("45", "0000:01:00", None, "workflow"), &event("13", "0000:01:00", Some("GPU-9"), "restart-app")]
+    {
+        let facts = Facts { driver: Err(error("driver-not-loaded", 9)), gpus: Ok(vec![]), xids: Ok(log(true, events)) };
         for expected in [None, Some(0), Some(8)] {
             let report = report(&facts, expected);
             assert_eq!((report.status, report.driver.is_none()), (Fail, true));
@@ -359,46 +267,25 @@ fn nothing_passes_beside_a_driver_that_does_not_answer() {
 
 #[test]
 fn the_kernel_log_is_read_beside_a_driver_that_does_not_answer() {
-    let events = [
-        event("79", "0000:01:00", Some("GPU-7"), "restart-bm"),
-        event("119", "0000:02:00", None, "reset-gpu"),
-    ];
-    let facts = Facts {
-        driver: Err(error("unknown", 999)),
-        gpus: Ok(vec![]),
-        xids: Ok(log(true, &events.join(","))),
-    };
+    let events =
+        [event("79", "0000:01:00", Some("GPU-7"), "restart-bm"), event("119", "0000:02:00", None, "reset-gpu")];
+    let facts = Facts { driver: Err(error("unknown", 999)), gpus: Ok(vec![]), xids: Ok(log(true, &events.join(","))) };
     let report = report(&facts, None);
     let xids: Vec<_> = report.checks.iter().filter(|check| check.name == XID).collect();
     let [node, named] = xids[..] else { panic!("{xids:?}") };
-    assert_eq!(
-        (node.status, reason(node)),
-        (Fail, "0000:02:00: XID 119 (reset-gpu): m")
-    );
+    assert_eq!((node.status, reason(node)), (Fail, "0000:02:00: XID 119 (reset-gpu): m"));
     assert_eq!((named.status, named.gpu.as_deref()), (Fail, Some("GPU-7")));
 }
 
 #[test]
 fn gpus_that_cannot_be_listed_are_unknown() {
-    let report = report(
-        &Facts {
-            gpus: Err(error("unknown", 999)),
-            ..healthy()
-        },
-        Some(2),
-    );
+    let report = report(&Facts { gpus: Err(error("unknown", 999)), ..healthy() }, Some(2));
     assert_eq!(report.status, Unknown);
     assert_eq!(find(&report, INIT, None).status, Pass);
-    assert_eq!(
-        reason(find(&report, VISIBLE, None)),
-        "could not ask: unknown (unknown, 999)"
-    );
+    assert_eq!(reason(find(&report, VISIBLE, None)), "could not ask: unknown (unknown, 999)");
     for name in [ECC, REMAP_PENDING, REMAP_FAILURE, PCIE] {
         let check = find(&report, name, None);
-        assert_eq!(
-            (check.status, reason(check)),
-            (Unknown, "not asked: the GPUs could not be listed")
-        );
+        assert_eq!((check.status, reason(check)), (Unknown, "not asked: the GPUs could not be listed"));
     }
     // The driver works and the whole log was read: its silence counts.
     assert_eq!(find(&report, XID, None).status, Pass);
@@ -415,13 +302,7 @@ fn promise_31_events_fail_the_gpu_they_are_about() {
         (event("64", "0000:01:00", Some("GPU-0"), "reset-gpu"), Some(0)),
         (event("94", "0000:01:00", Some("GPU-1"), "restart-app"), None),
     ] {
-        let report = report(
-            &Facts {
-                xids: Ok(log(true, &event)),
-                ..healthy()
-            },
-            None,
-        );
+        let report = report(&Facts { xids: Ok(log(true, &event)), ..healthy() }, None);
         for check in &report.checks {
             let fails = check.name == XID && check.index == failing && failing.is_some();
             assert_eq!(check.status, if fails { Fail } else { Pass }, "{event}: {check:?}");
@@ -432,25 +313,13 @@ fn promise_31_events_fail_the_gpu_they_are_about() {
 #[test]
 fn an_event_of_a_gpu_that_is_not_listed_is_not_dropped() {
     let fallen = event("null", "0000:b3:00", None, "unknown");
-    let nameless = report(
-        &Facts {
-            xids: Ok(log(true, &fallen)),
-            ..healthy()
-        },
-        None,
-    );
+    let nameless = report(&Facts { xids: Ok(log(true, &fallen)), ..healthy() }, None);
     let node = find(&nameless, XID, None);
     let expected = "0000:b3:00: fell off the bus without an XID: m";
     assert_eq!((node.status, &node.gpu, reason(node)), (Fail, &None, expected));
 
     let remembered = event("79", "0000:b3:00", Some("GPU-7"), "restart-bm");
-    let report = report(
-        &Facts {
-            xids: Ok(log(true, &remembered)),
-            ..healthy()
-        },
-        None,
-    );
+    let report = report(&Facts { xids: Ok(log(true, &remembered)), ..healthy() }, None);
     let named = find(&report, XID, None);
     assert_eq!((named.status, named.gpu.as_deref()), (Fail, Some("GPU-7")));
     assert_eq!(report.checks.len(), 13);
@@ -463,16 +332,7 @@ fn a_log_that_is_not_whole_or_not_read_passes_no_gpu() {
         (Err(error("io", 5)), "the kernel's log could not be read: io (io, 5)"),
         (Ok("nonsense".to_owned()), "the kernel's log was not understood: "),
     ] {
-        let with = |gpus| {
-            report(
-                &Facts {
-                    xids: xids.clone(),
-                    gpus,
-                    ..healthy()
-                },
-                None,
-            )
-        };
+        let with = |gpus| report(&Facts { xids: xids.clone(), gpus, ..healthy() }, None);
         let found = with(Ok(vec![gpu(0), gpu(1)]));
         assert_eq!(found.status, Unknown);
         for index in [0, 1] {
@@ -492,15 +352,9 @@ fn the_report_is_the_json_that_the_manifest_promises() {
     facts.gpus.as_mut().expect("healthy").truncate(1);
     let json = serde_json::to_value(report(&facts, None)).expect("serialises");
     assert_eq!(json["status"], "pass");
-    assert_eq!(
-        json["driver"],
-        serde_json::json!({"version":"570.124.06","nvmlVersion":"12.570","cudaVersion":"12.8"})
-    );
+    assert_eq!(json["driver"], serde_json::json!({"version":"570.124.06","nvmlVersion":"12.570","cudaVersion":"12.8"}));
     let checks = &json["checks"];
-    assert_eq!(
-        checks[0],
-        serde_json::json!({"name":"nvml.init","gpu":null,"status":"pass","reason":null})
-    );
+    assert_eq!(checks[0], serde_json::json!({"name":"nvml.init","gpu":null,"status":"pass","reason":null}));
     let expected =
         serde_json::json!({"name":"ecc.uncorrectable","gpu":"GPU-0","index":0,"status":"pass","reason":null});
     assert_eq!(checks[2], expected);

@@ -43,11 +43,7 @@ fn gather() -> Facts {
         // Nothing would answer; `checks` reports the driver's own error.
         Err(_) => Ok(Vec::new()),
     };
-    Facts {
-        driver,
-        gpus,
-        xids: nvml::xids(),
-    }
+    Facts { driver, gpus, xids: nvml::xids() }
 }
 
 fn readings(device: nvml::Device) -> Gpu {
@@ -57,8 +53,5 @@ fn readings(device: nvml::Device) -> Gpu {
         link: nvml::pcie_link(&identity.uuid),
         identity,
     });
-    Gpu {
-        index: device.index,
-        readings,
-    }
+    Gpu { index: device.index, readings }
 }

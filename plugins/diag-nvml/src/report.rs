@@ -28,31 +28,19 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     pub(crate) fn pass() -> Self {
-        Self {
-            status: Status::Pass,
-            reason: None,
-        }
+        Self { status: Status::Pass, reason: None }
     }
 
     pub(crate) fn fail(reason: impl Into<String>) -> Self {
-        Self {
-            status: Status::Fail,
-            reason: Some(reason.into()),
-        }
+        Self { status: Status::Fail, reason: Some(reason.into()) }
     }
 
     pub(crate) fn unknown(reason: impl Into<String>) -> Self {
-        Self {
-            status: Status::Unknown,
-            reason: Some(reason.into()),
-        }
+        Self { status: Status::Unknown, reason: Some(reason.into()) }
     }
 
     pub(crate) fn skipped(reason: impl Into<String>) -> Self {
-        Self {
-            status: Status::Skipped,
-            reason: Some(reason.into()),
-        }
+        Self { status: Status::Skipped, reason: Some(reason.into()) }
     }
 }
 
@@ -72,13 +60,7 @@ pub(crate) struct Check {
 impl Check {
     /// A check of the node.
     pub(crate) fn node(name: &'static str, Verdict { status, reason }: Verdict) -> Self {
-        Self {
-            name,
-            gpu: None,
-            index: None,
-            status,
-            reason,
-        }
+        Self { name, gpu: None, index: None, status, reason }
     }
 
     /// Whose it is, for the summary.
@@ -133,12 +115,7 @@ impl Report {
             Status::Pass
         };
         let summary = summary(&checks);
-        Self {
-            status,
-            driver,
-            checks,
-            summary,
-        }
+        Self { status, driver, checks, summary }
     }
 }
 
@@ -179,13 +156,7 @@ mod tests {
         let checks = statuses
             .iter()
             .zip(0..)
-            .map(|(&status, index)| Check {
-                name: "pcie.link",
-                gpu: None,
-                index: Some(index),
-                status,
-                reason: None,
-            })
+            .map(|(&status, index)| Check { name: "pcie.link", gpu: None, index: Some(index), status, reason: None })
             .collect();
         Report::new(None, checks)
     }
@@ -209,24 +180,14 @@ mod tests {
         use Status::{Fail, Pass, Skipped, Unknown};
         assert_eq!(report(&[Pass, Pass, Skipped]).summary, "2 passed; 1 skipped");
         let summary = report(&[Pass, Unknown, Fail]).summary;
-        assert_eq!(
-            summary,
-            "1 failed (pcie.link on GPU 2); 1 could not be asked (pcie.link on GPU 1); 1 passed"
-        );
+        assert_eq!(summary, "1 failed (pcie.link on GPU 2); 1 could not be asked (pcie.link on GPU 1); 1 passed");
         let summary = report(&[Fail; 7]).summary;
-        assert!(
-            summary.starts_with("7 failed (pcie.link on GPU 0,") && summary.ends_with("GPU 4, …)"),
-            "{summary}"
-        );
+        assert!(summary.starts_with("7 failed (pcie.link on GPU 0,") && summary.ends_with("GPU 4, …)"), "{summary}");
     }
 
     #[test]
     fn the_cuda_version_reads_as_people_write_it() {
-        let info = DriverInfo {
-            version: "570.124.06".into(),
-            nvml_version: "12".into(),
-            cuda_version: Some(12080),
-        };
+        let info = DriverInfo { version: "570.124.06".into(), nvml_version: "12".into(), cuda_version: Some(12080) };
         assert_eq!(Driver::from(&info).cuda_version.as_deref(), Some("12.8"));
     }
 }

@@ -54,9 +54,7 @@ const QUOTED: usize = 160;
 impl KernelLog {
     /// Reads the host's answer; the reason says why there is none.
     pub(crate) fn parse(answer: &Result<String, Error>) -> Result<Self, String> {
-        let text = answer
-            .as_ref()
-            .map_err(|e| format!("the kernel's log could not be read: {}", sdk::describe(e)))?;
+        let text = answer.as_ref().map_err(|e| format!("the kernel's log could not be read: {}", sdk::describe(e)))?;
         serde_json::from_str(text).map_err(|e| format!("the kernel's log was not understood: {e}"))
     }
 
@@ -122,11 +120,7 @@ impl Event {
             (Some(gi), None) => format!(" on MIG GI {gi}"),
             (None, _) => String::new(),
         };
-        let times = if self.count > 1 {
-            format!(", {} times", self.count)
-        } else {
-            String::new()
-        };
+        let times = if self.count > 1 { format!(", {} times", self.count) } else { String::new() };
         let message: String = self.last_message.trim().chars().take(QUOTED).collect();
         let separator = if message.is_empty() { "" } else { ": " };
         format!("{what}{place}{times}{separator}{message}")
@@ -198,29 +192,16 @@ pub(crate) mod tests {
     fn a_reason_tells_code_action_times_and_the_last_line() {
         let told = |code, action, count, message| verdict(true, &event(code, action, count, message)).reason;
         let expected = "XID 79 (restart-bm): GPU has fallen off the bus.";
-        assert_eq!(
-            told("79", "restart-bm", 1, "GPU has fallen off the bus.").as_deref(),
-            Some(expected)
-        );
-        assert_eq!(
-            told("48", "workflow", 3, "DBE").as_deref(),
-            Some("XID 48, see workflow, 3 times: DBE")
-        );
-        assert_eq!(
-            told("null", "unknown", 1, "").as_deref(),
-            Some("fell off the bus without an XID")
-        );
+        assert_eq!(told("79", "restart-bm", 1, "GPU has fallen off the bus.").as_deref(), Some(expected));
+        assert_eq!(told("48", "workflow", 3, "DBE").as_deref(), Some("XID 48, see workflow, 3 times: DBE"));
+        assert_eq!(told("null", "unknown", 1, "").as_deref(), Some("fell off the bus without an XID"));
         let long = told("64", "reset-gpu", 1, &"ä".repeat(500)).expect("reason");
         assert_eq!(long.chars().count(), "XID 64 (reset-gpu): ".len() + QUOTED);
     }
 
     #[test]
     fn thousands_of_benign_lines_pass_and_do_not_hide_a_failure() {
-        let benign = [
-            event("45", "workflow", 11_000, "Ch 1"),
-            event("94", "restart-app", 90, "Contained"),
-        ]
-        .join(",");
+        let benign = [event("45", "workflow", 11_000, "Ch 1"), event("94", "restart-app", 90, "Contained")].join(",");
         assert_eq!(verdict(true, &benign), Verdict::pass());
         let both = [benign, event("79", "restart-bm", 1, "off")].join(",");
         assert_eq!(verdict(true, &both).reason.as_deref(), Some("XID 79 (restart-bm): off"));
@@ -243,18 +224,14 @@ pub(crate) mod tests {
             let expected = "nothing found, but the kernel's log of this boot is not complete: rotated";
             assert_eq!(found.reason.as_deref(), Some(expected));
         }
-        assert_eq!(
-            verdict(false, &event("79", "restart-bm", 1, "off")).status,
-            Status::Fail
-        );
+        assert_eq!(verdict(false, &event("79", "restart-bm", 1, "off")).status, Status::Fail);
     }
 
     #[test]
     fn an_event_of_a_mig_instance_names_it() {
-        for (gi, ci, expected) in [
-            ("5", "0", "XID 64 (reset-gpu) on MIG GI 5 CI 0: m"),
-            ("5", "null", "XID 64 (reset-gpu) on MIG GI 5: m"),
-        ] {
+        for (gi, ci, expected) in
+            [("5", "0", "XID 64 (reset-gpu) on MIG GI 5 CI 0: m"), ("5", "null", "XID 64 (reset-gpu) on MIG GI 5: m")]
+        {
             let event = event("64", "reset-gpu", 1, "m")
                 .replace(r#""gi":null"#, &format!(r#""gi":{gi}"#))
                 .replace(r#""ci":null"#, &format!(r#""ci":{ci}"#));
@@ -264,20 +241,10 @@ pub(crate) mod tests {
 
     #[test]
     fn what_cannot_be_read_or_understood_says_why() {
-        let error = Error {
-            code: "io".into(),
-            native: Some(13),
-            message: "open /dev/kmsg".into(),
-        };
+        let error = Error { code: "io".into(), native: Some(13), message: "open /dev/kmsg".into() };
         let reason = KernelLog::parse(&Err(error)).expect_err("error");
         assert_eq!(reason, "the kernel's log could not be read: open /dev/kmsg (io, 13)");
-        for text in [
-            "",
-            "[]",
-            "{}",
-            r#"{"complete":true}"#,
-            r#"{"complete":true,"events":[{}]}"#,
-        ] {
+        for text in ["", "[]", "{}", r#"{"complete":true}"#, r#"{"complete":true,"events":[{}]}"#] {
             let reason = KernelLog::parse(&Ok(text.into())).expect_err(text);
             assert!(reason.starts_with("the kernel's log was not understood: "), "{reason}");
         }

@@ -49,10 +49,7 @@ pub(crate) fn repeated(sections: &[Section]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (place, section) in sections.iter().enumerate() {
         if sections[..place].contains(section) {
-            problems.push(Problem::new(
-                format!("/sections/{place}"),
-                format!("{} is named twice", section.name()),
-            ));
+            problems.push(Problem::new(format!("/sections/{place}"), format!("{} is named twice", section.name())));
         }
     }
     problems
@@ -62,17 +59,13 @@ pub(crate) fn repeated(sections: &[Section]) -> Vec<Problem> {
 pub(crate) fn answer(rescanned: bool, inventory: Result<String, Error>) -> Result<Answer, Failure> {
     let text = inventory.map_err(|error| match error.code.as_str() {
         // An older node: it knows fewer sections than this kind.
-        "not-found" => Failure::new(
-            "unknown-section",
-            format!("the node does not collect a section: {}", describe(&error)),
-        ),
+        "not-found" => {
+            Failure::new("unknown-section", format!("the node does not collect a section: {}", describe(&error)))
+        }
         _ => Failure::from(error),
     })?;
     let sections = serde_json::from_str(&text).map_err(|error| {
-        Failure::new(
-            "invalid-inventory",
-            format!("the node's inventory was not understood: {error}"),
-        )
+        Failure::new("invalid-inventory", format!("the node's inventory was not understood: {error}"))
     })?;
     Ok(Answer { rescanned, sections })
 }
@@ -82,11 +75,7 @@ mod tests {
     use super::*;
 
     fn host_error(code: &str) -> Result<String, Error> {
-        Err(Error {
-            code: code.into(),
-            native: None,
-            message: "no section \"dpus\"".into(),
-        })
+        Err(Error { code: code.into(), native: None, message: "no section \"dpus\"".into() })
     }
 
     #[test]
@@ -115,10 +104,7 @@ mod tests {
     #[test]
     fn what_is_not_an_object_is_never_an_empty_inventory() {
         for text in ["", "[]", "null", "7", "{\"gpus\":"] {
-            assert_eq!(
-                answer(false, Ok(text.into())).expect_err(text).code,
-                "invalid-inventory"
-            );
+            assert_eq!(answer(false, Ok(text.into())).expect_err(text).code, "invalid-inventory");
         }
     }
 
@@ -127,10 +113,7 @@ mod tests {
         use Section::{Cpu, Gpus};
         assert_eq!(repeated(&[Gpus, Cpu]), []);
         let expected = |place: &str| Problem::new(place, "gpus is named twice");
-        assert_eq!(
-            repeated(&[Gpus, Cpu, Gpus, Gpus]),
-            [expected("/sections/2"), expected("/sections/3")]
-        );
+        assert_eq!(repeated(&[Gpus, Cpu, Gpus, Gpus]), [expected("/sections/2"), expected("/sections/3")]);
     }
 
     #[test]

@@ -33,16 +33,8 @@ impl Kind for Refresh {
     }
 
     fn run(_: &Context, payload: Payload) -> Result<Answer, Failure> {
-        let names: Vec<String> = payload
-            .sections
-            .iter()
-            .map(|section| section.name().to_owned())
-            .collect();
-        let ask = if payload.rescan {
-            inventory::rescan
-        } else {
-            inventory::collected
-        };
+        let names: Vec<String> = payload.sections.iter().map(|section| section.name().to_owned()).collect();
+        let ask = if payload.rescan { inventory::rescan } else { inventory::collected };
         answer::answer(payload.rescan, ask(&names))
     }
 }

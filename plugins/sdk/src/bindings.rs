@@ -3,14 +3,7 @@
 //! **Invariant:** nothing is written by hand here. The linker and the component encoder drop the imports that a kind does
 //! not call, so that its import list is its capability list.
 
-#![allow(
-    missing_docs,
-    unsafe_code,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    reason = "generated"
-)]
+#![allow(missing_docs, unsafe_code, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 
 wit_bindgen::generate!({
     path: ["../../wit/host/1.0.0", "../../wit/kind/1.0.0"],

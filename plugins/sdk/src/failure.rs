@@ -11,22 +11,14 @@ use crate::{Error, Failure, Problem};
 impl Problem {
     /// A problem at an RFC 6901 pointer into the payload; `""` is the payload itself.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            pointer: pointer.into(),
-            message: message.into(),
-        }
+        Self { pointer: pointer.into(), message: message.into() }
     }
 }
 
 impl Failure {
     /// A failure that repeating the command will not cure. `code` is kebab-case.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            code: code.into(),
-            message: message.into(),
-            retryable: false,
-            details: None,
-        }
+        Self { code: code.into(), message: message.into(), retryable: false, details: None }
     }
 
     /// The same, but the same command may succeed later without anyone changing anything.
@@ -56,9 +48,8 @@ impl Failure {
         }
         let Problem { pointer, message } = problem;
         let separator = if pointer.is_empty() { "" } else { ": " };
-        Self::new("invalid-payload", format!("{pointer}{separator}{message}")).with_details(&Details {
-            problems: [Place { pointer, message }],
-        })
+        Self::new("invalid-payload", format!("{pointer}{separator}{message}"))
+            .with_details(&Details { problems: [Place { pointer, message }] })
     }
 }
 
@@ -95,11 +86,7 @@ mod tests {
 
     #[test]
     fn a_host_error_keeps_its_code_and_number() {
-        let error = Error {
-            code: "gpu-is-lost".into(),
-            native: Some(15),
-            message: "the GPU is lost".into(),
-        };
+        let error = Error { code: "gpu-is-lost".into(), native: Some(15), message: "the GPU is lost".into() };
         assert_eq!(describe(&error).to_string(), "the GPU is lost (gpu-is-lost, 15)");
         let failure = Failure::from(error);
         assert_eq!((failure.code.as_str(), failure.retryable), ("gpu-is-lost", false));

@@ -59,39 +59,23 @@ mod tests {
         type Output = u32;
 
         fn validate(payload: &Number) -> Vec<Problem> {
-            if payload.value.is_multiple_of(2) {
-                vec![]
-            } else {
-                vec![Problem::new("/value", "is odd")]
-            }
+            if payload.value.is_multiple_of(2) { vec![] } else { vec![Problem::new("/value", "is odd")] }
         }
 
         fn run(ctx: &Context, payload: Number) -> Result<u32, Failure> {
-            if ctx.attempt > 1 {
-                Err(Failure::new("tired", "once is enough"))
-            } else {
-                Ok(payload.value / 2)
-            }
+            if ctx.attempt > 1 { Err(Failure::new("tired", "once is enough")) } else { Ok(payload.value / 2) }
         }
     }
 
     fn run(attempt: u32, payload: &str) -> Result<String, Failure> {
-        let ctx = Context {
-            command_id: "cmd_1".into(),
-            node_id: "node_1".into(),
-            attempt,
-            deadline_ms: 0,
-        };
+        let ctx = Context { command_id: "cmd_1".into(), node_id: "node_1".into(), attempt, deadline_ms: 0 };
         <Halve as Command>::run(ctx, payload.into())
     }
 
     #[test]
     fn a_kind_answers_json() {
         assert_eq!(run(1, r#"{"value":8}"#), Ok("4".into()));
-        assert_eq!(
-            run(2, r#"{"value":8}"#).map_err(|failure| failure.code),
-            Err("tired".into())
-        );
+        assert_eq!(run(2, r#"{"value":8}"#).map_err(|failure| failure.code), Err("tired".into()));
     }
 
     #[test]

@@ -89,11 +89,7 @@ impl Line {
     }
 
     fn finish(self) -> (String, String) {
-        let fields = if self.fields.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", self.fields)
-        };
+        let fields = if self.fields.is_empty() { String::new() } else { format!("{{{}}}", self.fields) };
         (self.message, fields)
     }
 }

@@ -85,11 +85,7 @@ mod tests {
     #[test]
     fn a_refusal_names_its_place() {
         check(r#"{"list":["plain","other"]}"#, "/list/1", "unknown variant `other`");
-        check(
-            r#"{"list":[{"wrapped":{"depth":-1}}]}"#,
-            "/list/0/wrapped/depth",
-            "expected u8",
-        );
+        check(r#"{"list":[{"wrapped":{"depth":-1}}]}"#, "/list/0/wrapped/depth", "expected u8");
         check(r#"{"map":{"a/b~c":300}}"#, "/map/a~1b~0c", "expected u8");
         check(r#"{"count":null}"#, "/count", "invalid type: null");
         check(r#"{"extra":1}"#, "/extra", "unknown field `extra`");

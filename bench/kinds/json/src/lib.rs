@@ -58,13 +58,7 @@ sdk::export!(Json);
 fn fold(samples: Vec<Sample>) -> Output {
     let count = samples.len();
     let mut gpus = BTreeMap::<String, Summary>::new();
-    for Sample {
-        gpu,
-        watts,
-        celsius,
-        throttled,
-    } in samples
-    {
+    for Sample { gpu, watts, celsius, throttled } in samples {
         let summary = gpus.entry(gpu).or_default();
         summary.samples += 1;
         summary.mean_watts += watts;
@@ -83,35 +77,14 @@ mod tests {
 
     #[test]
     fn samples_are_folded_by_gpu() {
-        let sample = |gpu: &str, watts, celsius, throttled| Sample {
-            gpu: gpu.into(),
-            watts,
-            celsius,
-            throttled,
-        };
+        let sample = |gpu: &str, watts, celsius, throttled| Sample { gpu: gpu.into(), watts, celsius, throttled };
         let output = fold(vec![
             sample("GPU-0", 300.0, 61, false),
             sample("GPU-1", 100.0, 40, false),
             sample("GPU-0", 700.0, 83, true),
         ]);
         assert_eq!(output.samples, 3);
-        assert_eq!(
-            output.gpus["GPU-0"],
-            Summary {
-                samples: 2,
-                mean_watts: 500.0,
-                max_celsius: 83,
-                throttled: 1
-            }
-        );
-        assert_eq!(
-            output.gpus["GPU-1"],
-            Summary {
-                samples: 1,
-                mean_watts: 100.0,
-                max_celsius: 40,
-                throttled: 0
-            }
-        );
+        assert_eq!(output.gpus["GPU-0"], Summary { samples: 2, mean_watts: 500.0, max_celsius: 83, throttled: 1 });
+        assert_eq!(output.gpus["GPU-1"], Summary { samples: 1, mean_watts: 100.0, max_celsius: 40, throttled: 0 });
     }
 }

@@ -17,7 +17,7 @@ struct Payload {
     mode: Mode,
 }
 
-/// What to do. The last three behave towards the host; their results are for it to judge.
+/// What to do; [`modes`] has a function for each.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 enum Mode {
@@ -40,9 +40,7 @@ enum Mode {
 impl Command for Hostile {
     fn validate(payload: String) -> Result<(), Vec<Problem>> {
         sdk::install_log();
-        payload::parse::<Payload>(&payload)
-            .map(drop)
-            .map_err(|problem| vec![problem])
+        payload::parse::<Payload>(&payload).map(drop).map_err(|problem| vec![problem])
     }
 
     fn run(_: Context, payload: String) -> Result<String, Failure> {
@@ -78,21 +76,13 @@ mod tests {
 
     #[test]
     fn modes_are_read_by_the_names_of_the_manifest() {
-        for (name, mode) in [
-            ("ok", Mode::Ok),
-            ("flood-log", Mode::FloodLog),
-            ("big-result", Mode::BigResult),
-            ("nvml", Mode::Nvml),
-        ] {
+        for (name, mode) in
+            [("ok", Mode::Ok), ("flood-log", Mode::FloodLog), ("big-result", Mode::BigResult), ("nvml", Mode::Nvml)]
+        {
             let payload: Payload = payload::parse(&format!(r#"{{"mode":"{name}"}}"#)).expect(name);
             assert_eq!(payload.mode, mode);
         }
-        assert_eq!(
-            payload::parse::<Payload>(r#"{"mode":"nice"}"#)
-                .expect_err("unknown")
-                .pointer,
-            "/mode"
-        );
+        assert_eq!(payload::parse::<Payload>(r#"{"mode":"nice"}"#).expect_err("unknown").pointer, "/mode");
     }
 
     #[test]

@@ -13,9 +13,7 @@ pub(crate) const BIG_BYTES: usize = 24_000_000;
 /// An ordinary failure with everything a failure can have.
 #[inline(never)]
 pub(crate) fn fail_as_guest() -> Result<String, Failure> {
-    Err(Failure::new("hostile-failure", "failed as it was told to")
-        .retryable()
-        .with_details(&["as", "told"]))
+    Err(Failure::new("hostile-failure", "failed as it was told to").retryable().with_details(&["as", "told"]))
 }
 
 /// Uses the processor until someone stops it.
