@@ -13,3 +13,4 @@ pub mod pattern;
 pub mod quantity;
 pub mod rules;
 pub mod schema;
+pub mod xid;

@@ -1,0 +1,87 @@
+//! The document that `better-compute:host/nvml.xids` answers.
+//!
+//! **Invariant:** its fields are those that the WIT documents; adding one is a change of the interface.
+
+use serde::{Deserialize, Serialize};
+
+use super::{action::Action, pci::PciAddress, scan::Findings};
+
+/// The GPU errors that the kernel logged since this boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// False when the start of this boot's log is gone, so that errors may be missing.
+    pub complete: bool,
+    /// Which log was read: `journald`, `kmsg` or `file`.
+    pub source: String,
+    /// What could not be read, for people.
+    pub problems: Vec<String>,
+    /// One per GPU, MIG instance, code and action, in that order.
+    pub events: Vec<Event>,
+}
+
+/// Log lines that say the same of the same GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The XID; none for a GPU that fell off the bus without one.
+    pub code: Option<u32>,
+    /// Where the GPU is.
+    pub pci: PciAddress,
+    /// `GPU-<uuid>`; none where neither NVML nor the log tells.
+    pub gpu: Option<String>,
+    /// The MIG GPU instance.
+    pub gi: Option<u32>,
+    /// The MIG compute instance.
+    pub ci: Option<u32>,
+    /// How many lines. The driver limits their rate: a sign of repetition, not a measure.
+    pub count: u64,
+    /// What it asks for.
+    pub action: Action,
+    /// The last line's message.
+    pub last_message: String,
+    /// When the first was logged, in milliseconds since boot.
+    pub first_ms: Option<u64>,
+    /// When the last was logged, in milliseconds since boot.
+    pub last_ms: Option<u64>,
+}
+
+impl Report {
+    /// Puts the document together. `uuid_of` names the GPU at an address of the form `dddd:bb:dd`; where it cannot (NVML
+    /// does not list a lost GPU), the log's own word counts. `problems` precede those of the scan.
+    pub fn new(
+        findings: Findings,
+        source: &str,
+        complete: bool,
+        mut problems: Vec<String>,
+        uuid_of: &dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        let Findings {
+            conditions,
+            gpus,
+            problems: scan_problems,
+        } = findings;
+        problems.extend(scan_problems);
+        let events = conditions
+            .into_iter()
+            .map(|condition| Event {
+                code: condition.code,
+                pci: condition.pci,
+                gpu: uuid_of(&condition.pci.to_string()).or_else(|| gpus.get(&condition.pci).cloned()),
+                gi: condition.gi,
+                ci: condition.ci,
+                count: condition.count,
+                action: condition.action,
+                last_message: condition.last_message,
+                first_ms: condition.first_us.map(|us| us / 1000),
+                last_ms: condition.last_us.map(|us| us / 1000),
+            })
+            .collect();
+        Self {
+            complete,
+            source: source.to_owned(),
+            problems,
+            events,
+        }
+    }
+}
