@@ -1,3 +1,4 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
 
+pub mod kernel_log;
 pub mod nvml;
