@@ -1,4 +1,5 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
 
+pub mod inventory;
 pub mod kernel_log;
 pub mod nvml;
