@@ -85,9 +85,7 @@ impl Action {
         let Some((_, target)) = message.rsplit_once(" to ") else {
             return Self::FollowPrinted;
         };
-        let digits = target
-            .strip_prefix("0x")
-            .map(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
+        let digits = target.strip_prefix("0x").map(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
         let number = digits.flatten().and_then(|digits| u32::from_str_radix(digits, 16).ok());
         if let Some(action) = number.and_then(Self::of_recovery) {
             return action;

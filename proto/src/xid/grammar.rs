@@ -82,11 +82,7 @@ pub fn parse(line: &str) -> Line<'_> {
         return Line::FallenOff;
     }
     if text.starts_with("(PCI ID:") || text.starts_with("installed in this system") {
-        return if text.contains("fallen off the bus") {
-            Line::FallenOff
-        } else {
-            Line::Installed
-        };
+        return if text.contains("fallen off the bus") { Line::FallenOff } else { Line::Installed };
     }
     if let Some((address, rest)) = text.strip_prefix("GPU ").and_then(|rest| rest.split_once(": "))
         && rest.starts_with("GPU has fallen off the bus")
@@ -100,10 +96,8 @@ pub fn parse(line: &str) -> Line<'_> {
 fn gpu_at(text: &str) -> Option<Line<'_>> {
     let (address, uuid) = text.rsplit_once(": ")?;
     let pci = address.strip_prefix("PCI:").unwrap_or(address).parse().ok()?;
-    let well_formed = uuid.starts_with("GPU-")
-        && uuid
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || b"GPU-".contains(&byte));
+    let well_formed =
+        uuid.starts_with("GPU-") && uuid.bytes().all(|byte| byte.is_ascii_hexdigit() || b"GPU-".contains(&byte));
     well_formed.then_some(Line::GpuAt { pci, uuid })
 }
 
@@ -137,16 +131,7 @@ fn xid(text: &str) -> Option<Xid<'_>> {
     };
     let (pid, name, tail) = process(tail);
     let (message, caused_by) = suffix(tail);
-    Some(Xid {
-        pci,
-        gi,
-        ci,
-        code,
-        pid,
-        name,
-        message,
-        caused_by,
-    })
+    Some(Xid { pci, gi, ci, code, pid, name, message, caused_by })
 }
 
 /// Takes `pid=P, name=N, ` off the front, where it is there.
@@ -165,14 +150,8 @@ fn process(text: &str) -> (Option<u32>, Option<&str>, &str) {
 
 /// Where the name ends: at the first comma behind which something looks like the start of a message, else at the first.
 fn split_name(text: &str) -> (&str, &str) {
-    let pieces = || {
-        text.match_indices(", ")
-            .map(|(at, comma)| (&text[..at], &text[at + comma.len()..]))
-    };
-    pieces()
-        .find(|(_, message)| starts_like_a_message(message))
-        .or_else(|| pieces().next())
-        .unwrap_or((text, ""))
+    let pieces = || text.match_indices(", ").map(|(at, comma)| (&text[..at], &text[at + comma.len()..]));
+    pieces().find(|(_, message)| starts_like_a_message(message)).or_else(|| pieces().next()).unwrap_or((text, ""))
 }
 
 /// The driver's messages begin with a capital letter or a number, except for these.
@@ -184,10 +163,7 @@ fn starts_like_a_message(text: &str) -> bool {
 
 /// Takes ` caused by previous Xid M` off the end.
 fn suffix(text: &str) -> (&str, Option<u32>) {
-    match text
-        .rsplit_once(" caused by previous Xid ")
-        .map(|(message, code)| (message, code.parse()))
-    {
+    match text.rsplit_once(" caused by previous Xid ").map(|(message, code)| (message, code.parse())) {
         Some((message, Ok(code))) => (message, Some(code)),
         _ => (text, None),
     }

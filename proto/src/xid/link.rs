@@ -31,9 +31,8 @@ impl<'a> LinkEvent<'a> {
             return None;
         }
         let (head, words) = xid.message.rsplit_once('(')?;
-        let mut words = words
-            .split([' ', ')'])
-            .filter_map(|word| u32::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+        let mut words =
+            words.split([' ', ')']).filter_map(|word| u32::from_str_radix(word.strip_prefix("0x")?, 16).ok());
         let (intr_info, error_status) = (words.next()?, words.next()?);
         let mut heads = head.split_whitespace();
         let unit = heads.next()?;
@@ -42,16 +41,8 @@ impl<'a> LinkEvent<'a> {
             Some("Nonfatal" | "Non-fatal") => Some(false),
             _ => None,
         };
-        let link = head
-            .rsplit_once("Link ")
-            .and_then(|(_, number)| number.trim().parse().ok());
-        Some(Self {
-            unit,
-            fatal,
-            link,
-            intr_info,
-            error_status,
-        })
+        let link = head.rsplit_once("Link ").and_then(|(_, number)| number.trim().parse().ok());
+        Some(Self { unit, fatal, link, intr_info, error_status })
     }
 
     /// Which of the unit's errors it is: `(intrinfo >> 20) & 0x3F`, as NVIDIA's XID catalog decodes 144 to 150.

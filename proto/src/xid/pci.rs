@@ -43,11 +43,7 @@ impl FromStr for PciAddress {
         let (front, device) = location.rsplit_once(':').ok_or(BadAddress)?;
         let (domain, bus) = front.rsplit_once(':').unwrap_or(("0", front));
         let byte = |text| hex(text, 2).and_then(|number| u8::try_from(number).map_err(|_| BadAddress));
-        Ok(Self {
-            domain: hex(domain, 8)?,
-            bus: byte(bus)?,
-            device: byte(device)?,
-        })
+        Ok(Self { domain: hex(domain, 8)?, bus: byte(bus)?, device: byte(device)? })
     }
 }
 

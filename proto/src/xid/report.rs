@@ -56,11 +56,7 @@ impl Report {
         mut problems: Vec<String>,
         uuid_of: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
-        let Findings {
-            conditions,
-            gpus,
-            problems: scan_problems,
-        } = findings;
+        let Findings { conditions, gpus, problems: scan_problems } = findings;
         problems.extend(scan_problems);
         let events = conditions
             .into_iter()
@@ -77,11 +73,6 @@ impl Report {
                 last_ms: condition.last_us.map(|us| us / 1000),
             })
             .collect();
-        Self {
-            complete,
-            source: source.to_owned(),
-            problems,
-            events,
-        }
+        Self { complete, source: source.to_owned(), problems, events }
     }
 }

@@ -123,11 +123,7 @@ impl Scanner {
             }
             Line::FallenOff => {
                 if let Some(pci) = self.the_gpu {
-                    self.lost(
-                        pci,
-                        "The GPU has fallen off the bus and is not responding to commands.",
-                        time_us,
-                    );
+                    self.lost(pci, "The GPU has fallen off the bus and is not responding to commands.", time_us);
                 } else {
                     self.note_unreadable(text);
                 }
@@ -155,13 +151,7 @@ impl Scanner {
             (45, None) => self.cause_of_45(xid.pci, time_us).unwrap_or(Action::of(xid)),
             _ => Action::of(xid),
         };
-        let key = Key {
-            pci: xid.pci,
-            gi: xid.gi,
-            ci: xid.ci,
-            code: Some(xid.code),
-            action,
-        };
+        let key = Key { pci: xid.pci, gi: xid.gi, ci: xid.ci, code: Some(xid.code), action };
         self.fold(key, xid.message, time_us);
     }
 
@@ -169,36 +159,20 @@ impl Scanner {
     /// follows another XID of its GPU asks for what that one does; a solo one is a workflow.
     fn cause_of_45(&self, pci: PciAddress, time_us: Option<u64>) -> Option<Action> {
         let since = time_us?.saturating_sub(CONSEQUENCE_US);
-        let causes = self
-            .of_gpu(pci)
-            .filter(|other| other.code != Some(45) && other.last_us.is_some_and(|us| us >= since));
+        let causes =
+            self.of_gpu(pci).filter(|other| other.code != Some(45) && other.last_us.is_some_and(|us| us >= since));
         causes.map(|other| other.action).max()
     }
 
     fn lost(&mut self, pci: PciAddress, message: &str, time_us: Option<u64>) {
         // As for XID 79, which says the same where the driver gets to print it.
-        let key = Key {
-            pci,
-            gi: None,
-            ci: None,
-            code: None,
-            action: Action::of_code(79),
-        };
+        let key = Key { pci, gi: None, ci: None, code: None, action: Action::of_code(79) };
         self.fold(key, message.trim(), time_us);
     }
 
     fn of_gpu(&self, pci: PciAddress) -> impl Iterator<Item = &Condition> {
-        let first = Key {
-            pci,
-            gi: None,
-            ci: None,
-            code: None,
-            action: Action::Ignore,
-        };
-        self.conditions
-            .range(first..)
-            .map(|(_, condition)| condition)
-            .take_while(move |condition| condition.pci == pci)
+        let first = Key { pci, gi: None, ci: None, code: None, action: Action::Ignore };
+        self.conditions.range(first..).map(|(_, condition)| condition).take_while(move |condition| condition.pci == pci)
     }
 
     fn fold(&mut self, key: Key, message: &str, time_us: Option<u64>) {
@@ -225,8 +199,7 @@ impl Scanner {
 
     fn note_unreadable(&mut self, text: &str) {
         self.unreadable += 1;
-        self.first_unreadable
-            .get_or_insert_with(|| truncated(text.trim()).to_owned());
+        self.first_unreadable.get_or_insert_with(|| truncated(text.trim()).to_owned());
     }
 
     /// What the log held.
@@ -234,9 +207,8 @@ impl Scanner {
         let mut problems = Vec::new();
         if self.beyond_limit > 0 {
             let (limit, lines) = (self.limit, self.beyond_limit);
-            problems.push(format!(
-                "more than {limit} distinct GPU errors: {lines} lines about further ones were left out"
-            ));
+            problems
+                .push(format!("more than {limit} distinct GPU errors: {lines} lines about further ones were left out"));
         }
         if let Some(first) = self.first_unreadable {
             problems.push(format!(
@@ -244,11 +216,7 @@ impl Scanner {
                 self.unreadable
             ));
         }
-        Findings {
-            conditions: self.conditions.into_values().collect(),
-            gpus: self.gpus,
-            problems,
-        }
+        Findings { conditions: self.conditions.into_values().collect(), gpus: self.gpus, problems }
     }
 }
 

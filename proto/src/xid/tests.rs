@@ -49,12 +49,7 @@ fn xid(line: &str) -> Xid<'_> {
 
 /// What of a condition the tests compare.
 fn brief(condition: &Condition) -> (String, Option<u32>, Action, u64) {
-    (
-        condition.pci.to_string(),
-        condition.code,
-        condition.action,
-        condition.count,
-    )
+    (condition.pci.to_string(), condition.code, condition.action, condition.count)
 }
 
 #[test]
@@ -74,10 +69,7 @@ fn promise_31_a_gpu_lost_without_an_xid_is_found() {
 
     // As three records, with lines of other parts of the kernel in between.
     let mut scanner = Scanner::new();
-    for line in LOST
-        .lines()
-        .flat_map(|line| [line, "nvidia: probe of 0000:b3:00.0 failed with error -1"])
-    {
+    for line in LOST.lines().flat_map(|line| [line, "nvidia: probe of 0000:b3:00.0 failed with error -1"]) {
         scanner.record(line, None);
     }
     assert_eq!(scanner.finish().conditions.iter().map(brief).collect::<Vec<_>>(), found);
@@ -89,11 +81,7 @@ fn promise_31_a_gpu_lost_without_an_xid_is_found() {
         "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5)\nNVRM: installed in this system has fallen off the bus \
          and is not responding to commands.",
     ] {
-        assert_eq!(
-            scan(&[(older, 0)]).conditions.iter().map(brief).collect::<Vec<_>>(),
-            found,
-            "{older}"
-        );
+        assert_eq!(scan(&[(older, 0)]).conditions.iter().map(brief).collect::<Vec<_>>(), found, "{older}");
     }
 }
 
@@ -101,10 +89,7 @@ fn promise_31_a_gpu_lost_without_an_xid_is_found() {
 fn the_same_first_line_before_another_message_is_no_loss() {
     let findings = scan(&[
         ("NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:1db6)", 0),
-        (
-            "NVRM: installed in this system is not supported by the NVIDIA 595.91 driver release.",
-            0,
-        ),
+        ("NVRM: installed in this system is not supported by the NVIDIA 595.91 driver release.", 0),
         ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module", 0),
     ]);
     assert_eq!(findings, Findings::default());
@@ -164,15 +149,9 @@ fn the_strongest_action_wins() {
     // 154 may print a reset when the 79 before it needs a reboot.
     let findings = scan(&[
         (LINES[3], 1),
-        (
-            "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
-            2,
-        ),
+        ("NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", 2),
     ]);
-    assert_eq!(
-        findings.conditions.iter().map(|condition| condition.action).max(),
-        Some(RestartBm)
-    );
+    assert_eq!(findings.conditions.iter().map(|condition| condition.action).max(), Some(RestartBm));
 }
 
 #[test]
@@ -202,11 +181,7 @@ fn a_45_asks_for_what_its_cause_does() {
     let contained = "NVRM: Xid (PCI:0000:dc:00 GPU-I:05): 94, Contained: SM (0x1). RST: No, D-RST: No";
     let follow = "NVRM: Xid (PCI:0000:dc:00): 45, pid=1000, name=python3, Ch 00000001";
     let actions = |records: &[(&str, u64)]| -> Vec<_> {
-        scan(records)
-            .conditions
-            .iter()
-            .map(|condition| (condition.code, condition.action, condition.count))
-            .collect()
+        scan(records).conditions.iter().map(|condition| (condition.code, condition.action, condition.count)).collect()
     };
     let with_contained = (Some(94), Action::RestartApp, 1);
     assert_eq!(
@@ -223,29 +198,17 @@ fn a_45_asks_for_what_its_cause_does() {
 #[test]
 fn link_events_decode() {
     let event = LinkEvent::of(&xid(LINES[8])).expect("149 has the form");
-    assert_eq!(
-        (event.unit, event.fatal, event.link),
-        ("NETIR_LINK_EVT", Some(true), Some(1))
-    );
-    assert_eq!(
-        (event.intr_info, event.error_status, event.subcode()),
-        (0x0214_25c6, 0, 0x21)
-    );
+    assert_eq!((event.unit, event.fatal, event.link), ("NETIR_LINK_EVT", Some(true), Some(1)));
+    assert_eq!((event.intr_info, event.error_status, event.subcode()), (0x0214_25c6, 0, 0x21));
     assert_eq!(LinkEvent::of(&xid(LINES[7])), None);
 }
 
 #[test]
 fn conditions_fold_by_gpu_instance_code_and_action() {
-    let findings = scan(&[
-        (LINES[14], 0),
-        (LINES[4], 1_500_000),
-        (LINES[4], 2_500_999),
-        (LOST, 3_000_000),
-        (LINES[5], 4_000_000),
-    ]);
-    let report = Report::new(findings, "kmsg", true, Vec::new(), &|pci| {
-        (pci == "0000:3b:00").then(|| "GPU-nvml".to_owned())
-    });
+    let findings =
+        scan(&[(LINES[14], 0), (LINES[4], 1_500_000), (LINES[4], 2_500_999), (LOST, 3_000_000), (LINES[5], 4_000_000)]);
+    let report =
+        Report::new(findings, "kmsg", true, Vec::new(), &|pci| (pci == "0000:3b:00").then(|| "GPU-nvml".to_owned()));
     insta::assert_json_snapshot!("report", report);
     let again: Report =
         serde_json::from_str(&serde_json::to_string(&report).expect("it serializes")).expect("it parses");
@@ -260,10 +223,7 @@ fn the_number_of_conditions_is_bounded_and_reaching_it_is_said() {
     }
     let findings = scanner.finish();
     assert_eq!(findings.conditions.len(), 2);
-    assert_eq!(
-        findings.problems,
-        ["more than 2 distinct GPU errors: 2 lines about further ones were left out"]
-    );
+    assert_eq!(findings.problems, ["more than 2 distinct GPU errors: 2 lines about further ones were left out"]);
 }
 
 #[test]

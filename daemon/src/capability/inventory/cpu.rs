@@ -42,9 +42,7 @@ pub(super) fn collect(facts: &mut Facts<'_>) -> Cpu {
     let online = online(facts);
     let sockets = online.as_ref().and_then(|cpus| {
         distinct(facts, cpus, "socket", |facts, cpu| {
-            let package = facts
-                .try_text(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id"))
-                .ok()?;
+            let package = facts.try_text(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")).ok()?;
             // -1 is the kernel's word for unknown.
             (package != "-1").then_some(package)
         })
@@ -57,14 +55,7 @@ pub(super) fn collect(facts: &mut Facts<'_>) -> Cpu {
             list("core_cpus_list").or_else(|| list("thread_siblings_list"))
         })
     });
-    Cpu {
-        model,
-        vendor,
-        sockets,
-        cores,
-        threads: online.map(|cpus| cpus.len()),
-        numa_nodes: numa_nodes(facts),
-    }
+    Cpu { model, vendor, sockets, cores, threads: online.map(|cpus| cpus.len()), numa_nodes: numa_nodes(facts) }
 }
 
 fn model(facts: &mut Facts<'_>) -> (Option<String>, Option<String>) {
@@ -79,10 +70,7 @@ fn model(facts: &mut Facts<'_>) -> (Option<String>, Option<String>) {
         }
     };
     let mut field = |name: &str| {
-        let value = info
-            .get_field(0, name)
-            .filter(|value| !value.is_empty())
-            .map(str::to_owned);
+        let value = info.get_field(0, name).filter(|value| !value.is_empty()).map(str::to_owned);
         if value.is_none() {
             facts.problem(format!("/proc/cpuinfo: it tells no {name}"));
         }
@@ -120,16 +108,10 @@ fn distinct(
 }
 
 fn numa_nodes(facts: &mut Facts<'_>) -> Option<Vec<NumaNode>> {
-    let mut numbers: Vec<u32> = facts
-        .names(NODES)?
-        .iter()
-        .filter_map(|name| name.strip_prefix("node")?.parse().ok())
-        .collect();
+    let mut numbers: Vec<u32> =
+        facts.names(NODES)?.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
     numbers.sort_unstable();
-    let mut node = |node| NumaNode {
-        node,
-        cpus: facts.text(&format!("{NODES}/node{node}/cpulist")),
-    };
+    let mut node = |node| NumaNode { node, cpus: facts.text(&format!("{NODES}/node{node}/cpulist")) };
     Some(numbers.into_iter().map(&mut node).collect())
 }
 
@@ -155,9 +137,7 @@ mod tests {
     fn lists_of_processors() {
         let check = |list: &str, expected: Option<&[u32]>| {
             assert_eq!(
-                parse_list(list)
-                    .map(|cpus| cpus.into_iter().collect::<Vec<_>>())
-                    .as_deref(),
+                parse_list(list).map(|cpus| cpus.into_iter().collect::<Vec<_>>()).as_deref(),
                 expected,
                 "{list}"
             );

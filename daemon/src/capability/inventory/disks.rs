@@ -37,13 +37,9 @@ pub(super) fn collect(facts: &mut Facts<'_>) -> Option<Vec<Disk>> {
 }
 
 fn is_disk(facts: &Facts<'_>, name: &str) -> bool {
-    let made_of_software = ["loop", "ram", "zram", "dm-", "md"]
-        .iter()
-        .any(|kind| name.starts_with(kind));
+    let made_of_software = ["loop", "ram", "zram", "dm-", "md"].iter().any(|kind| name.starts_with(kind));
     // Each path to a multipath NVMe namespace is a hidden device beside the one to use.
-    let hidden = facts
-        .try_text(&format!("{BLOCK}/{name}/hidden"))
-        .is_ok_and(|hidden| hidden == "1");
+    let hidden = facts.try_text(&format!("{BLOCK}/{name}/hidden")).is_ok_and(|hidden| hidden == "1");
     !made_of_software && !hidden && facts.exists(&format!("{BLOCK}/{name}/device"))
 }
 
@@ -113,20 +109,15 @@ fn transport_of(path: &Path, name: &str) -> Option<&'static str> {
     }
     let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
     let sign_on_path = |sign: &str| {
-        parts.iter().any(|part| {
-            part.strip_prefix(sign)
-                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        })
+        parts
+            .iter()
+            .any(|part| part.strip_prefix(sign).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
     };
-    SIGNS
-        .iter()
-        .find(|(sign, _)| sign_on_path(sign))
-        .map(|(_, transport)| *transport)
+    SIGNS.iter().find(|(sign, _)| sign_on_path(sign)).map(|(_, transport)| *transport)
 }
 
 /// The path from `devices` on, so that a fixture's problems read like the machine's.
 fn bus_path(path: &Path) -> String {
     let text = path.to_string_lossy();
-    text.find("/sys/devices")
-        .map_or_else(|| text.clone().into_owned(), |at| text[at..].to_owned())
+    text.find("/sys/devices").map_or_else(|| text.clone().into_owned(), |at| text[at..].to_owned())
 }

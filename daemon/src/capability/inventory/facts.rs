@@ -33,10 +33,7 @@ pub(super) struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     pub(super) fn new(root: &'a Root) -> Self {
-        Self {
-            root,
-            problems: Vec::new(),
-        }
+        Self { root, problems: Vec::new() }
     }
 
     pub(super) fn into_problems(self) -> Vec<String> {
@@ -56,9 +53,7 @@ impl<'a> Facts<'a> {
     /// A file's bytes, noting nothing.
     pub(super) fn try_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        File::open(self.root.path(path))?
-            .take(MAX_FILE_BYTES)
-            .read_to_end(&mut bytes)?;
+        File::open(self.root.path(path))?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -140,9 +135,5 @@ impl<'a> Facts<'a> {
 /// The last part of a sysfs path that is the address of a PCI function (`dddd:bb:dd.f`).
 pub(super) fn pci_function(path: &Path) -> Option<String> {
     let is_function = |name: &str| name.contains('.') && name.parse::<bc_proto::xid::PciAddress>().is_ok();
-    path.iter()
-        .rev()
-        .filter_map(|part| part.to_str())
-        .find(|name| is_function(name))
-        .map(str::to_ascii_lowercase)
+    path.iter().rev().filter_map(|part| part.to_str()).find(|name| is_function(name)).map(str::to_ascii_lowercase)
 }

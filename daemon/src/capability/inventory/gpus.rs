@@ -81,22 +81,14 @@ pub(super) fn collect(facts: &mut Facts<'_>, nvml: Option<&dyn Nvml>, known: &Mu
     let Some(nvml) = nvml else {
         facts.problem("NVML is not configured: what it alone knows of GPUs is unknown");
         let driver_version = facts.text("sys/module/nvidia/version");
-        return Gpus {
-            driver_version,
-            gpus: bus.map(|gpus| gpus.into_values().collect()),
-        };
+        return Gpus { driver_version, gpus: bus.map(|gpus| gpus.into_values().collect()) };
     };
-    let devices = nvml
-        .devices()
-        .map_err(|error| facts.problem(format!("NVML's list of GPUs: {}", told(&error))))
-        .ok();
+    let devices = nvml.devices().map_err(|error| facts.problem(format!("NVML's list of GPUs: {}", told(&error)))).ok();
     let asked = bus.is_some() || devices.is_some();
     let mut gpus = bus.unwrap_or_default();
     let unplaced = {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let unplaced = devices
-            .map(|devices| merge(facts, &mut gpus, devices, &mut known))
-            .unwrap_or_default();
+        let unplaced = devices.map(|devices| merge(facts, &mut gpus, devices, &mut known)).unwrap_or_default();
         remember(&mut gpus, &known);
         unplaced
     };
@@ -105,10 +97,7 @@ pub(super) fn collect(facts: &mut Facts<'_>, nvml: Option<&dyn Nvml>, known: &Mu
             facts.problem(format!("NVML's driver version: {}", told(&error)));
         })
     });
-    Gpus {
-        driver_version: driver_version.ok(),
-        gpus: asked.then(|| gpus.into_values().chain(unplaced).collect()),
-    }
+    Gpus { driver_version: driver_version.ok(), gpus: asked.then(|| gpus.into_values().chain(unplaced).collect()) }
 }
 
 /// What the PCI bus shows.
@@ -117,9 +106,7 @@ fn on_the_bus(facts: &mut Facts<'_>) -> Option<ByAddress> {
     for address in facts.names(PCI)? {
         let at = |file: &str| format!("{PCI}/{address}/{file}");
         if facts.text(&at("vendor")).as_deref() != Some(NVIDIA)
-            || !facts
-                .text(&at("class"))
-                .is_some_and(|class| class.starts_with(DISPLAY_CLASS))
+            || !facts.text(&at("class")).is_some_and(|class| class.starts_with(DISPLAY_CLASS))
         {
             continue;
         }
@@ -151,10 +138,7 @@ fn merge(facts: &mut Facts<'_>, gpus: &mut ByAddress, devices: Vec<Device>, know
                 let address = identity.pci_address.to_ascii_lowercase();
                 let gpu = gpus.entry(address.clone()).or_insert_with(|| {
                     facts.problem(format!("{address}: NVML lists it, the PCI bus does not show it"));
-                    Gpu {
-                        pci: Some(address),
-                        ..Gpu::default()
-                    }
+                    Gpu { pci: Some(address), ..Gpu::default() }
                 });
                 gpu.named(&identity, "nvml");
                 // After the driver was loaded anew it may be at another index than before.
@@ -181,16 +165,9 @@ fn place(facts: &mut Facts<'_>, gpus: &mut ByAddress, lost: Vec<(u32, Error)>, k
     let mut homeless = Vec::new();
     for (index, error) in lost {
         let problem = format!("NVML's index {index}: {}", told(&error));
-        match known
-            .get(&index)
-            .and_then(|before| gpus.get_mut(&before.pci_address.to_ascii_lowercase()))
-        {
+        match known.get(&index).and_then(|before| gpus.get_mut(&before.pci_address.to_ascii_lowercase())) {
             Some(gpu) => gpu.nvml_error = Some(error.code),
-            None => homeless.push(Gpu {
-                sources: vec!["nvml"],
-                nvml_error: Some(error.code),
-                ..Gpu::default()
-            }),
+            None => homeless.push(Gpu { sources: vec!["nvml"], nvml_error: Some(error.code), ..Gpu::default() }),
         }
         facts.problem(problem);
     }

@@ -31,9 +31,7 @@ struct HugePages {
 pub(super) fn collect(facts: &mut Facts<'_>) -> Memory {
     let info = facts.text("proc/meminfo").and_then(|text| {
         let parsed = Meminfo::from_buf_read(Cursor::new(text));
-        parsed
-            .map_err(|error| facts.problem(format!("/proc/meminfo: {error}")))
-            .ok()
+        parsed.map_err(|error| facts.problem(format!("/proc/meminfo: {error}"))).ok()
     });
     Memory {
         total_bytes: info.as_ref().map(|info| info.mem_total),
@@ -45,13 +43,8 @@ pub(super) fn collect(facts: &mut Facts<'_>) -> Memory {
 /// By size, smallest first.
 fn huge_pages(facts: &mut Facts<'_>) -> Option<Vec<HugePages>> {
     let names = facts.names(HUGE_PAGES)?;
-    let size = |name: &String| {
-        name.strip_prefix("hugepages-")?
-            .strip_suffix("kB")?
-            .parse::<u64>()
-            .ok()?
-            .checked_mul(1024)
-    };
+    let size =
+        |name: &String| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024);
     let mut sizes: Vec<_> = names.iter().filter_map(|name| Some((size(name)?, name))).collect();
     sizes.sort_unstable();
     let pages = sizes.into_iter().map(|(page_size_bytes, name)| HugePages {

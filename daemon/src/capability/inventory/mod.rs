@@ -39,15 +39,7 @@ enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 7] = [
-        Self::System,
-        Self::Os,
-        Self::Cpu,
-        Self::Memory,
-        Self::Disks,
-        Self::Nics,
-        Self::Gpus,
-    ];
+    const ALL: [Self; 7] = [Self::System, Self::Os, Self::Cpu, Self::Memory, Self::Disks, Self::Nics, Self::Gpus];
 
     fn name(self) -> &'static str {
         match self {
@@ -119,23 +111,14 @@ impl MachineInventory {
             Section::Nics => json(&nics::collect(&mut facts)),
             Section::Gpus => json(&gpus::collect(&mut facts, self.nvml.as_deref(), &self.known_gpus)),
         };
-        Kept {
-            collected_at_ms: (self.now_ms)(),
-            data,
-            problems: facts.into_problems(),
-        }
+        Kept { collected_at_ms: (self.now_ms)(), data, problems: facts.into_problems() }
     }
 
     /// The lock is not held while collecting: a driver that hangs may only cost the call that asked it.
     fn answer(&self, names: &[String], anew: bool) -> Answer<String> {
         let mut document = BTreeMap::new();
         for section in Section::parse(names)? {
-            let kept = self
-                .collected
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(&section)
-                .cloned();
+            let kept = self.collected.lock().unwrap_or_else(PoisonError::into_inner).get(&section).cloned();
             let collected = match kept {
                 Some(kept) if !anew => kept,
                 _ => {

@@ -21,9 +21,7 @@ pub(super) struct Os {
 }
 
 pub(super) fn collect(facts: &mut Facts<'_>) -> Os {
-    let release = facts
-        .try_text("etc/os-release")
-        .or_else(|_| facts.try_text("usr/lib/os-release"));
+    let release = facts.try_text("etc/os-release").or_else(|_| facts.try_text("usr/lib/os-release"));
     if let Err(error) = &release {
         facts.problem(format!("/etc/os-release: {error}"));
     }
@@ -47,9 +45,7 @@ pub(super) fn collect(facts: &mut Facts<'_>) -> Os {
 
 /// A variable's value. Shell escapes in it are left as they are: none of the three fields has any in practice.
 fn value(release: &str, key: &str) -> Option<String> {
-    let value = release
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='))?;
+    let value = release.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='))?;
     let value = value.trim().trim_matches(['"', '\'']);
     (!value.is_empty()).then(|| value.to_owned())
 }

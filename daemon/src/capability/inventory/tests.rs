@@ -125,20 +125,11 @@ fn link(root: &Path, path: &str, target: &str) {
 }
 
 fn gpu(root: &Path, address: &str, driver: Option<&str>) {
-    for (file, text) in [
-        ("vendor", "0x10de"),
-        ("class", "0x030200"),
-        ("device", "0x2330"),
-        ("numa_node", "0"),
-    ] {
+    for (file, text) in [("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330"), ("numa_node", "0")] {
         write(root, &format!("sys/bus/pci/devices/{address}/{file}"), text.as_bytes());
     }
     if let Some(driver) = driver {
-        link(
-            root,
-            &format!("sys/bus/pci/devices/{address}/driver"),
-            &format!("../../drivers/{driver}"),
-        );
+        link(root, &format!("sys/bus/pci/devices/{address}/driver"), &format!("../../drivers/{driver}"));
     }
 }
 
@@ -164,11 +155,7 @@ fn machine() -> TempDir {
     gpu(root, "0000:b3:00.0", Some("nvidia"));
     gpu(root, "0000:b4:00.0", Some("vfio-pci"));
     for (file, text) in [("vendor", "0x10de"), ("class", "0x068000")] {
-        write(
-            root,
-            &format!("sys/bus/pci/devices/0000:c1:00.0/{file}"),
-            text.as_bytes(),
-        );
+        write(root, &format!("sys/bus/pci/devices/0000:c1:00.0/{file}"), text.as_bytes());
     }
     dir
 }
@@ -178,10 +165,7 @@ fn machine() -> TempDir {
 struct FakeNvml(Mutex<Vec<Device>>);
 
 fn lost(index: u32) -> Device {
-    Device {
-        index,
-        identity: Err(Error::native("gpu-is-lost", 15, "the GPU is lost")),
-    }
+    Device { index, identity: Err(Error::native("gpu-is-lost", 15, "the GPU is lost")) }
 }
 
 fn listed(index: u32, pci_address: &str) -> Device {
@@ -262,9 +246,7 @@ fn promise_32_what_cannot_be_read_is_null_with_a_reason() {
         match value {
             Value::Null => true,
             Value::Array(values) => values.iter().any(has_null),
-            Value::Object(fields) => fields
-                .iter()
-                .any(|(name, value)| name != "nvmlError" && has_null(value)),
+            Value::Object(fields) => fields.iter().any(|(name, value)| name != "nvmlError" && has_null(value)),
             _ => false,
         }
     }
@@ -309,10 +291,7 @@ fn gpus_lost_before_the_daemon_started_are_placed_where_as_many_are_left() {
 
     let two = gpus(&inventory(dir.path(), &[lost(0), lost(1)]).0);
     let errors = [0, 1, 2].map(|at| two["data"]["gpus"][at]["nvmlError"].clone());
-    assert_eq!(
-        errors,
-        [Value::from("gpu-is-lost"), Value::from("gpu-is-lost"), Value::Null]
-    );
+    assert_eq!(errors, [Value::from("gpu-is-lost"), Value::from("gpu-is-lost"), Value::Null]);
 
     insta::assert_json_snapshot!("unplaced", gpus(&inventory(dir.path(), &[lost(0)]).0));
 }
@@ -327,23 +306,15 @@ fn collected_keeps_and_rescan_renews() {
     assert_eq!(at(inventory.collected(&os)), Some(1_000));
     assert_eq!(at(inventory.rescan(&os)), Some(1_001));
     assert_eq!(at(inventory.collected(&os)), Some(1_001));
-    assert_eq!(
-        parsed(inventory.collected(&os)).as_object().map(serde_json::Map::len),
-        Some(1)
-    );
+    assert_eq!(parsed(inventory.collected(&os)).as_object().map(serde_json::Map::len), Some(1));
 }
 
 #[test]
 fn an_unknown_section_is_named() {
     let inventory = MachineInventory::new("/nonexistent".into(), None, || 0);
-    let error = inventory
-        .collected(&["cpu".to_owned(), "tape".to_owned()])
-        .expect_err("there is no such section");
+    let error = inventory.collected(&["cpu".to_owned(), "tape".to_owned()]).expect_err("there is no such section");
     assert_eq!(error.code, "not-found");
-    assert_eq!(
-        error.message,
-        "no section `tape`; there are system, os, cpu, memory, disks, nics, gpus"
-    );
+    assert_eq!(error.message, "no section `tape`; there are system, os, cpu, memory, disks, nics, gpus");
 }
 
 /// On the machine that runs the tests.
@@ -352,16 +323,6 @@ fn the_real_machine_is_collected() {
     let document = parsed(MachineInventory::new("/".into(), None, || 0).collected(&[]));
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
     assert_eq!(document["os"]["data"]["bootId"], boot_id.trim());
-    assert!(
-        document["cpu"]["data"]["threads"]
-            .as_u64()
-            .is_some_and(|threads| threads > 0),
-        "{document}"
-    );
-    assert!(
-        document["memory"]["data"]["totalBytes"]
-            .as_u64()
-            .is_some_and(|bytes| bytes > 1 << 20),
-        "{document}"
-    );
+    assert!(document["cpu"]["data"]["threads"].as_u64().is_some_and(|threads| threads > 0), "{document}");
+    assert!(document["memory"]["data"]["totalBytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20), "{document}");
 }

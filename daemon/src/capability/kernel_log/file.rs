@@ -21,30 +21,18 @@ pub(super) fn read(path: &Path) -> Result<Reading, Unreadable> {
         scanner.record(text, last_us);
     })
     .map_err(unreadable)?;
-    Ok(Reading {
-        source: "file",
-        complete: !extent.cut_off,
-        problems: extent.problems(),
-        findings: scanner.finish(),
-    })
+    Ok(Reading { source: "file", complete: !extent.cut_off, problems: extent.problems(), findings: scanner.finish() })
 }
 
 /// Takes dmesg's `[   12.345678] ` off, and the `[  T123] ` that it prints behind with `CONFIG_PRINTK_CALLER`.
 fn timestamp(line: &str) -> (Option<u64>, &str) {
-    let Some((stamp, text)) = line
-        .trim_start()
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-    else {
+    let Some((stamp, text)) = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
         return (None, line);
     };
     let Some(time_us) = microseconds(stamp.trim()) else {
         return (None, line);
     };
-    let caller = text
-        .trim_start()
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'));
+    let caller = text.trim_start().strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let text = match caller {
         Some((caller, text)) if caller.trim().starts_with(['T', 'C']) => text,
         _ => text,
@@ -58,11 +46,7 @@ fn microseconds(stamp: &str) -> Option<u64> {
     if fraction.len() != 6 {
         return None;
     }
-    seconds
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1_000_000)?
-        .checked_add(fraction.parse().ok()?)
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(fraction.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -78,11 +62,7 @@ mod tests {
         check("NVRM: a", None, "NVRM: a");
         check("               NVRM: a", None, "               NVRM: a");
         check("[12.5] a", None, "[12.5] a");
-        check(
-            "[99999999999999999999.000000] a",
-            None,
-            "[99999999999999999999.000000] a",
-        );
+        check("[99999999999999999999.000000] a", None, "[99999999999999999999.000000] a");
         check("[", None, "[");
     }
 }

@@ -67,19 +67,12 @@ pub(super) fn read(program: &[OsString]) -> Result<Reading, Unreadable> {
         .take_all(BufReader::new(Timed::new(stdout, deadline)))
         .map_err(|error| Unreadable::io("reading from journalctl", &error))?;
     if !extent.cut_off {
-        let status = running
-            .end(deadline)
-            .map_err(|error| Unreadable::io("waiting for journalctl", &error))?;
+        let status = running.end(deadline).map_err(|error| Unreadable::io("waiting for journalctl", &error))?;
         if !status.success() {
             let mut words = String::new();
             // Its words are a courtesy: where they cannot be had, the status has to do.
-            let _ = Timed::new(&mut stderr, deadline)
-                .take(MAX_STDERR_BYTES)
-                .read_to_string(&mut words);
-            return Err(Unreadable::new(format!(
-                "journalctl ended with {status}: {}",
-                words.trim()
-            )));
+            let _ = Timed::new(&mut stderr, deadline).take(MAX_STDERR_BYTES).read_to_string(&mut words);
+            return Err(Unreadable::new(format!("journalctl ended with {status}: {}", words.trim())));
         }
     }
     journal.finish(&extent)
@@ -91,14 +84,7 @@ fn start(program: &[OsString]) -> io::Result<Child> {
     Command::new(program)
         .args(first)
         // `-k` would leave out journald's own message about missed ones; without `--all`, long messages are null.
-        .args([
-            "-b",
-            "-o",
-            "json",
-            "--no-pager",
-            "--all",
-            &format!("--output-fields={fields}"),
-        ])
+        .args(["-b", "-o", "json", "--no-pager", "--all", &format!("--output-fields={fields}")])
         .args(["_TRANSPORT=kernel", "+", &format!("MESSAGE_ID={MISSED}")])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
@@ -166,10 +152,7 @@ impl Journal {
         {
             return;
         }
-        let time_us = [&entry.logged_us, &entry.received_us]
-            .into_iter()
-            .flatten()
-            .find_map(|us| us.parse().ok());
+        let time_us = [&entry.logged_us, &entry.received_us].into_iter().flatten().find_map(|us| us.parse().ok());
         if self.messages == 0 {
             self.first_us = time_us;
         }
@@ -185,28 +168,19 @@ impl Journal {
         let mut problems = extent.problems();
         match self.first_us {
             _ if starts_at_boot => {}
-            Some(us) => problems.push(format!(
-                "the journal of this boot begins only {} s after its start",
-                us / 1_000_000
-            )),
+            Some(us) => {
+                problems.push(format!("the journal of this boot begins only {} s after its start", us / 1_000_000));
+            }
             None => problems.push("the journal's first kernel message has no time".to_owned()),
         }
         if let Some(missed) = &self.missed {
             problems.push(format!("journald: {missed}"));
         }
         if self.malformed > 0 {
-            problems.push(format!(
-                "{} lines of journalctl's output could not be read",
-                self.malformed
-            ));
+            problems.push(format!("{} lines of journalctl's output could not be read", self.malformed));
         }
         let complete = starts_at_boot && self.missed.is_none() && self.malformed == 0 && !extent.cut_off;
-        Ok(Reading {
-            source: "journald",
-            complete,
-            problems,
-            findings: self.scanner.finish(),
-        })
+        Ok(Reading { source: "journald", complete, problems, findings: self.scanner.finish() })
     }
 }
 
@@ -223,9 +197,7 @@ fn text(value: &Value) -> String {
 }
 
 fn bytes(values: &[Value]) -> String {
-    let bytes: Vec<u8> = values
-        .iter()
-        .filter_map(|value| value.as_u64().and_then(|byte| u8::try_from(byte).ok()))
-        .collect();
+    let bytes: Vec<u8> =
+        values.iter().filter_map(|value| value.as_u64().and_then(|byte| u8::try_from(byte).ok())).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

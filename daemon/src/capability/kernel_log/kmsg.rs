@@ -88,23 +88,13 @@ impl Log {
             problems.push("the kernel overwrote records while they were read".to_owned());
         }
         if self.malformed > 0 {
-            problems.push(format!(
-                "{} records of the kernel's log could not be read",
-                self.malformed
-            ));
+            problems.push(format!("{} records of the kernel's log could not be read", self.malformed));
         }
         if self.cut_off {
-            problems.push(format!(
-                "only {MAX_RECORDS} records were read: the kernel logs without end"
-            ));
+            problems.push(format!("only {MAX_RECORDS} records were read: the kernel logs without end"));
         }
         let complete = first_sequence == 0 && self.overwritten == 0 && !self.cut_off;
-        Ok(Reading {
-            source: "kmsg",
-            complete,
-            problems,
-            findings: self.scanner.finish(),
-        })
+        Ok(Reading { source: "kmsg", complete, problems, findings: self.scanner.finish() })
     }
 }
 
@@ -117,12 +107,7 @@ fn parse(bytes: &[u8]) -> Option<Record> {
     let time_us = fields.next()?.parse().ok()?;
     let text = body.split('\n').next()?;
     // The lower three bits are the level.
-    Some(Record {
-        facility: priority >> 3,
-        sequence,
-        time_us,
-        text: unescape(text),
-    })
+    Some(Record { facility: priority >> 3, sequence, time_us, text: unescape(text) })
 }
 
 fn unescape(text: &str) -> String {
@@ -145,11 +130,7 @@ fn escaped(bytes: &[u8]) -> Option<u8> {
     let [b'\\', b'x', high, low, ..] = bytes else {
         return None;
     };
-    let digit = |byte: &u8| {
-        char::from(*byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
 }
 
@@ -178,61 +159,36 @@ mod tests {
         let record = parse(b"6,339,5140900,-,caller=T1;a \\x5c \\xc3\\xa4 \\xZZ \\x4\n SUBSYSTEM=net\n")
             .expect("it is a record");
         let text = "a \\ ä \\xZZ \\x4".to_owned();
-        assert_eq!(
-            record,
-            Record {
-                facility: 0,
-                sequence: 339,
-                time_us: 5_140_900,
-                text
-            }
-        );
+        assert_eq!(record, Record { facility: 0, sequence: 339, time_us: 5_140_900, text });
         assert_eq!(parse(b"no record"), None);
         assert_eq!(parse(b"6,1;short"), None);
     }
 
     #[test]
     fn promise_31_the_loss_of_a_gpu_in_one_record_is_found() {
-        let reading = log(&[b"6,0,0,-;Linux\n", LOST])
-            .finish(Path::new("kmsg"))
-            .expect("it has records");
+        let reading = log(&[b"6,0,0,-;Linux\n", LOST]).finish(Path::new("kmsg")).expect("it has records");
         assert!(reading.complete, "{reading:?}");
-        let [condition] = &reading.findings.conditions[..] else {
-            panic!("{reading:?}")
-        };
-        assert_eq!(
-            (condition.code, condition.action, condition.first_us),
-            (None, Action::RestartBm, Some(5_000_000))
-        );
+        let [condition] = &reading.findings.conditions[..] else { panic!("{reading:?}") };
+        assert_eq!((condition.code, condition.action, condition.first_us), (None, Action::RestartBm, Some(5_000_000)));
     }
 
     #[test]
     fn only_the_kernel_is_believed() {
         let by_a_user = b"12,1,9,-;NVRM: Xid (PCI:0000:99:00): 79, GPU has fallen off the bus.\n";
-        let reading = log(&[b"6,0,0,-;Linux\n", by_a_user])
-            .finish(Path::new("kmsg"))
-            .expect("it has records");
+        let reading = log(&[b"6,0,0,-;Linux\n", by_a_user]).finish(Path::new("kmsg")).expect("it has records");
         assert_eq!(reading.findings.conditions, []);
     }
 
     #[test]
     fn a_ring_that_lost_the_start_of_the_boot_is_incomplete() {
-        let reading = log(&[b"6,12,99,-;late\n"])
-            .finish(Path::new("kmsg"))
-            .expect("it has records");
+        let reading = log(&[b"6,12,99,-;late\n"]).finish(Path::new("kmsg")).expect("it has records");
         assert!(!reading.complete);
-        assert_eq!(
-            reading.problems,
-            ["the kernel's ring buffer no longer holds the first 12 records of this boot"]
-        );
+        assert_eq!(reading.problems, ["the kernel's ring buffer no longer holds the first 12 records of this boot"]);
 
         let mut overwritten = log(&[b"6,0,0,-;Linux\n"]);
         overwritten.overwritten = 1;
         assert!(!overwritten.finish(Path::new("kmsg")).expect("it has records").complete);
-        assert!(
-            log(&[]).finish(Path::new("kmsg")).is_err(),
-            "no record at all is not an empty log"
-        );
+        assert!(log(&[]).finish(Path::new("kmsg")).is_err(), "no record at all is not an empty log");
     }
 
     proptest! {

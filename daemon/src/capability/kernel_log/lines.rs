@@ -31,9 +31,7 @@ impl Extent {
     pub(super) fn problems(&self) -> Vec<String> {
         let long =
             (self.long_lines > 0).then(|| format!("{} lines were longer than {MAX_LINE_BYTES} bytes", self.long_lines));
-        let cut = self
-            .cut_off
-            .then(|| format!("only the first {MAX_TOTAL_BYTES} bytes of the log were read"));
+        let cut = self.cut_off.then(|| format!("only the first {MAX_TOTAL_BYTES} bytes of the log were read"));
         long.into_iter().chain(cut).collect()
     }
 }
@@ -45,10 +43,7 @@ pub(super) fn each(mut reader: impl BufRead, mut take: impl FnMut(&[u8])) -> io:
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = reader
-            .by_ref()
-            .take(MAX_LINE_BYTES as u64 + 1)
-            .read_until(b'\n', &mut line)?;
+        let read = reader.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(extent);
         }
@@ -115,24 +110,13 @@ mod tests {
         let text = [b"a\n".as_slice(), &vec![b'x'; 3 * MAX_LINE_BYTES], b"\nb"].concat();
         let mut lengths = Vec::new();
         let extent = each(&text[..], |line| lengths.push(line.len())).expect("memory is readable");
-        assert_eq!(
-            (lengths, extent),
-            (
-                vec![1, MAX_LINE_BYTES + 1, 1],
-                Extent {
-                    long_lines: 1,
-                    cut_off: false
-                }
-            )
-        );
+        assert_eq!((lengths, extent), (vec![1, MAX_LINE_BYTES + 1, 1], Extent { long_lines: 1, cut_off: false }));
     }
 
     #[test]
     fn a_pipe_that_stays_silent_times_out() {
         let (reader, _writer) = io::pipe().expect("a pipe");
-        let error = Timed::new(reader, Instant::now())
-            .read(&mut [0])
-            .expect_err("nothing is written");
+        let error = Timed::new(reader, Instant::now()).read(&mut [0]).expect_err("nothing is written");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

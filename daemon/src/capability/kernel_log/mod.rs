@@ -59,28 +59,18 @@ struct Unreadable {
 
 impl Unreadable {
     fn new(why: impl Into<String>) -> Self {
-        Self {
-            why: why.into(),
-            errno: None,
-        }
+        Self { why: why.into(), errno: None }
     }
 
     fn io(what: impl fmt::Display, error: &io::Error) -> Self {
-        Self {
-            why: format!("{what}: {error}"),
-            errno: error.raw_os_error(),
-        }
+        Self { why: format!("{what}: {error}"), errno: error.raw_os_error() }
     }
 }
 
 impl KernelLog {
     /// Opens nothing yet.
     pub fn new(source: Source) -> Self {
-        Self {
-            source,
-            journalctl: vec!["journalctl".into()],
-            kmsg: "/dev/kmsg".into(),
-        }
+        Self { source, journalctl: vec!["journalctl".into()], kmsg: "/dev/kmsg".into() }
     }
 
     /// The GPU errors since boot: the JSON document of `better-compute:host/nvml.xids`. `uuid_of` names the GPU at an address
@@ -93,13 +83,7 @@ impl KernelLog {
             native: unreadable.errno,
             message: unreadable.why,
         })?;
-        let report = Report::new(
-            reading.findings,
-            reading.source,
-            reading.complete,
-            reading.problems,
-            uuid_of,
-        );
+        let report = Report::new(reading.findings, reading.source, reading.complete, reading.problems, uuid_of);
         Ok(serde_json::to_string(&report).expect("a report has only string keys and finite numbers"))
     }
 
@@ -121,24 +105,19 @@ impl KernelLog {
             (Ok(journal), Ok(mut ring)) if ring.complete => {
                 ring.problems.splice(
                     0..0,
-                    journal
-                        .problems
-                        .iter()
-                        .map(|problem| format!("journald was passed over: {problem}")),
+                    journal.problems.iter().map(|problem| format!("journald was passed over: {problem}")),
                 );
                 Ok(ring)
             }
             // Both have gaps: the journal's is the longer memory.
             (Ok(journal), _) => Ok(journal),
             (Err(journal), Ok(mut ring)) => {
-                ring.problems
-                    .insert(0, format!("journald was passed over: {}", journal.why));
+                ring.problems.insert(0, format!("journald was passed over: {}", journal.why));
                 Ok(ring)
             }
-            (Err(journal), Err(ring)) => Err(Unreadable {
-                why: format!("{}; {}", journal.why, ring.why),
-                errno: ring.errno.or(journal.errno),
-            }),
+            (Err(journal), Err(ring)) => {
+                Err(Unreadable { why: format!("{}; {}", journal.why, ring.why), errno: ring.errno.or(journal.errno) })
+            }
         }
     }
 }

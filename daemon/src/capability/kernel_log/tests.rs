@@ -9,10 +9,7 @@ const XID: &str = "NVRM: Xid (PCI:0000:3b:00): 94, Contained: SM (0x1). RST: No,
 
 /// A `journalctl` that is a shell script.
 fn journalctl(log: KernelLog, script: &str) -> KernelLog {
-    KernelLog {
-        journalctl: ["sh", "-c", script].map(Into::into).to_vec(),
-        ..log
-    }
+    KernelLog { journalctl: ["sh", "-c", script].map(Into::into).to_vec(), ..log }
 }
 
 fn entry(message: &str, us: u64) -> String {
@@ -23,9 +20,7 @@ fn entry(message: &str, us: u64) -> String {
 }
 
 fn check(log: &KernelLog) -> Report {
-    let json = log
-        .xids(&|pci| (pci == "0000:3b:00").then(|| "GPU-of-nvml".to_owned()))
-        .expect("the log is readable");
+    let json = log.xids(&|pci| (pci == "0000:3b:00").then(|| "GPU-of-nvml".to_owned())).expect("the log is readable");
     serde_json::from_str(&json).expect("it is the documented JSON")
 }
 
@@ -41,50 +36,32 @@ fn a_file_is_read_with_the_times_of_dmesg() {
     let path = dir.path().join("kernel.log");
     let lost = "[   20.000001] NVRM: The NVIDIA GPU 0000:b3:00.0\n               NVRM: (PCI ID: 10de:2330) installed in this \
                 system has\n               NVRM: fallen off the bus and is not responding to commands.\n";
-    fs::write(
-        &path,
-        format!("[    0.000000] Linux\n[   12.345678] {XID}\n[   13.000000] {XID}\n{lost}"),
-    )
-    .expect("it writes");
+    fs::write(&path, format!("[    0.000000] Linux\n[   12.345678] {XID}\n[   13.000000] {XID}\n{lost}"))
+        .expect("it writes");
     insta::assert_json_snapshot!(check(&KernelLog::new(Source::File(path))));
 }
 
 #[test]
 fn promise_32_a_missing_file_is_an_error_not_an_empty_list() {
     let message = check_unreadable(&KernelLog::new(Source::File("/nonexistent/kernel.log".into())));
-    assert_eq!(
-        message,
-        "/nonexistent/kernel.log: No such file or directory (os error 2)"
-    );
+    assert_eq!(message, "/nonexistent/kernel.log: No such file or directory (os error 2)");
 }
 
 #[test]
 fn promise_32_neither_source_readable_is_an_error_with_both_reasons() {
-    let log = KernelLog {
-        kmsg: "/nonexistent/kmsg".into(),
-        ..KernelLog::new(Source::Auto)
-    };
-    let message = check_unreadable(&journalctl(
-        log.clone(),
-        "echo 'No journal files were found.' >&2; exit 1",
-    ));
+    let log = KernelLog { kmsg: "/nonexistent/kmsg".into(), ..KernelLog::new(Source::Auto) };
+    let message = check_unreadable(&journalctl(log.clone(), "echo 'No journal files were found.' >&2; exit 1"));
     assert_eq!(
         message,
         "journalctl ended with exit status: 1: No journal files were found.; /nonexistent/kmsg: No such file or directory (os error 2)"
     );
     let message = check_unreadable(&journalctl(log, "exit 0"));
-    assert!(
-        message.starts_with("the journal holds no kernel messages of this boot; "),
-        "{message}"
-    );
+    assert!(message.starts_with("the journal holds no kernel messages of this boot; "), "{message}");
 }
 
 #[test]
 fn a_missing_journalctl_is_an_error() {
-    let log = KernelLog {
-        journalctl: vec!["/nonexistent/journalctl".into()],
-        ..KernelLog::new(Source::Journald)
-    };
+    let log = KernelLog { journalctl: vec!["/nonexistent/journalctl".into()], ..KernelLog::new(Source::Journald) };
     assert!(check_unreadable(&log).starts_with("journalctl: No such file"));
 }
 
@@ -92,13 +69,8 @@ fn a_missing_journalctl_is_an_error() {
 fn promise_31_the_journal_of_this_boot_is_read() {
     let script = entry("Linux version", 0) + &entry(XID, 5_000_000) + "echo no json\n";
     let report = check(&journalctl(KernelLog::new(Source::Journald), &script));
-    let [event] = &report.events[..] else {
-        panic!("{report:?}")
-    };
-    assert_eq!(
-        (event.code, event.gpu.as_deref(), event.first_ms),
-        (Some(94), Some("GPU-of-nvml"), Some(5000))
-    );
+    let [event] = &report.events[..] else { panic!("{report:?}") };
+    assert_eq!((event.code, event.gpu.as_deref(), event.first_ms), (Some(94), Some("GPU-of-nvml"), Some(5000)));
     assert_eq!(report.problems, ["1 lines of journalctl's output could not be read"]);
     assert!(!report.complete, "the line may have been an XID");
 }
@@ -122,36 +94,21 @@ fn only_the_kernel_is_believed() {
 
 #[test]
 fn a_journal_that_begins_after_boot_or_missed_messages_is_incomplete() {
-    let late = check(&journalctl(
-        KernelLog::new(Source::Journald),
-        &entry(XID, 4_123_000_000),
-    ));
+    let late = check(&journalctl(KernelLog::new(Source::Journald), &entry(XID, 4_123_000_000)));
     assert!(!late.complete);
-    assert_eq!(
-        late.problems,
-        ["the journal of this boot begins only 4123 s after its start"]
-    );
+    assert_eq!(late.problems, ["the journal of this boot begins only 4123 s after its start"]);
 
     let missed = r#"echo '{"_TRANSPORT":"driver","MESSAGE_ID":"e9bf28e6e834481bb6f48f548ad13606","MESSAGE":"Missed 7 kernel messages"}'"#;
-    let gap = check(&journalctl(
-        KernelLog::new(Source::Journald),
-        &(entry("Linux version", 0) + missed),
-    ));
+    let gap = check(&journalctl(KernelLog::new(Source::Journald), &(entry("Linux version", 0) + missed)));
     assert!(!gap.complete);
     assert_eq!(gap.problems, ["journald: Missed 7 kernel messages"]);
 }
 
 #[test]
 fn auto_keeps_an_incomplete_journal_where_there_is_nothing_better() {
-    let log = KernelLog {
-        kmsg: "/nonexistent/kmsg".into(),
-        ..KernelLog::new(Source::Auto)
-    };
+    let log = KernelLog { kmsg: "/nonexistent/kmsg".into(), ..KernelLog::new(Source::Auto) };
     let report = check(&journalctl(log, &entry(XID, 4_123_000_000)));
-    assert_eq!(
-        (report.source.as_str(), report.complete, report.events.len()),
-        ("journald", false, 1)
-    );
+    assert_eq!((report.source.as_str(), report.complete, report.events.len()), ("journald", false, 1));
 }
 
 /// On the machine that runs the tests, whatever it has.
@@ -168,10 +125,7 @@ fn the_real_ring_buffer_is_read_or_refused() {
     let fallen_back = journalctl(KernelLog::new(Source::Auto), "exit 0");
     if Path::new("/dev/kmsg").exists() && fs::File::open("/dev/kmsg").is_ok() {
         let report = check(&fallen_back);
-        assert_eq!(
-            report.problems[0],
-            "journald was passed over: the journal holds no kernel messages of this boot"
-        );
+        assert_eq!(report.problems[0], "journald was passed over: the journal holds no kernel messages of this boot");
     }
 }
 
