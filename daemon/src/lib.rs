@@ -1,3 +1,8 @@
-//! bcd, the node daemon.
+//! bcd, the node daemon: the machine's capabilities, and the way a kind runs on it.
+//!
+//! **Invariant:** nothing here knows the control plane's database; what the node is told arrives as values.
 
 pub mod capability;
+pub mod config;
+pub mod kind_run;
+pub mod node;

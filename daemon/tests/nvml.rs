@@ -23,11 +23,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let node = SimulatedNode::create(folder.path(), state).expect("a node");
         let library = NvmlLibrary::new(node.library(), None, no_xids());
-        Self {
-            _folder: folder,
-            node,
-            library,
-        }
+        Self { _folder: folder, node, library }
     }
 
     /// Eight healthy GPUs, changed so.
@@ -52,10 +48,7 @@ fn uuid(index: usize) -> String {
 
 fn identities(library: &NvmlLibrary) -> Vec<Answer<Identity>> {
     let devices = library.devices().expect("the driver answers");
-    assert!(
-        devices.iter().zip(0..).all(|(device, index)| device.index == index),
-        "indexes are in order"
-    );
+    assert!(devices.iter().zip(0..).all(|(device, index)| device.index == index), "indexes are in order");
     devices.into_iter().map(|device| device.identity).collect()
 }
 
@@ -69,10 +62,7 @@ fn refused<T>(answer: Answer<T>, code: &str, native: Option<i32>) {
 fn a_healthy_node_tells_its_driver_and_who_its_gpus_are() {
     let bench = Bench::new(&State::eight_h100());
     let driver = bench.library.driver().expect("a driver");
-    assert_eq!(
-        (driver.version.as_str(), driver.cuda_version),
-        ("570.124.06", Some(12080))
-    );
+    assert_eq!((driver.version.as_str(), driver.cuda_version), ("570.124.06", Some(12080)));
     let identities = identities(&bench.library);
     assert_eq!(identities.len(), 8);
     let first = identities[0].clone().expect("an identity");
@@ -99,15 +89,7 @@ fn a_healthy_gpu_has_no_errors_a_full_link_and_no_advice() {
     let rows = bench.library.remapped_rows(&gpu).expect("rows");
     assert!(!rows.pending && !rows.failure && rows.correctable == 0 && rows.uncorrectable == 0);
     let link = bench.library.pcie_link(&gpu).expect("a link");
-    assert_eq!(
-        (
-            link.current_width,
-            link.max_width,
-            link.current_generation,
-            link.max_generation
-        ),
-        (16, 16, 5, 5)
-    );
+    assert_eq!((link.current_width, link.max_width, link.current_generation, link.max_generation), (16, 16, 5, 5));
     assert_eq!(bench.library.recovery_action(&gpu), Ok(0));
     assert_eq!(bench.library.processes(&gpu), Ok(vec![]));
 }
@@ -117,10 +99,7 @@ fn every_fault_is_told_of_the_gpu_that_has_it() {
     let bench = Bench::new(&Preset::Faulty.state());
     let rows = |index| bench.library.remapped_rows(&uuid(index)).expect("rows");
     assert!(rows(1).pending && !rows(1).failure, "GPU 1 waits for a remap");
-    assert!(
-        rows(2).failure && !rows(2).pending && rows(2).uncorrectable == 8,
-        "GPU 2 failed one"
-    );
+    assert!(rows(2).failure && !rows(2).pending && rows(2).uncorrectable == 8, "GPU 2 failed one");
     assert_eq!(bench.library.recovery_action(&uuid(1)), Ok(1));
     assert_eq!(bench.library.pcie_link(&uuid(4)).expect("a link").current_width, 8);
     let ecc = bench.library.ecc_errors(&uuid(5)).expect("counts");
@@ -134,12 +113,7 @@ fn promise_32_a_lost_gpu_keeps_its_index_and_hides_no_other() {
     let identities = identities(&bench.library);
     assert_eq!(identities.len(), 8);
     refused(identities[3].clone(), "gpu-is-lost", Some(15));
-    assert!(
-        identities
-            .iter()
-            .enumerate()
-            .all(|(index, identity)| identity.is_ok() == (index != 3))
-    );
+    assert!(identities.iter().enumerate().all(|(index, identity)| identity.is_ok() == (index != 3)));
     refused(bench.library.ecc_errors(&uuid(3)), "gpu-is-lost", Some(15));
     // NVML stops at the lost one on its way to this one.
     assert!(bench.library.ecc_errors(&uuid(6)).is_ok());
@@ -179,22 +153,13 @@ fn promise_32_remapped_rows_are_not_told_while_mig_instances_are_active() {
     });
     refused(bench.library.remapped_rows(&uuid(0)), "not-supported", Some(3));
     let trace = fs::read_to_string(bench.node.state_file().with_file_name("trace")).expect("a trace");
-    assert!(
-        !trace.contains("nvmlDeviceGetRemappedRows"),
-        "a driver that answers zeros is not asked"
-    );
+    assert!(!trace.contains("nvmlDeviceGetRemappedRows"), "a driver that answers zeros is not asked");
     let first = identities(&bench.library)[0].clone().expect("an identity");
     assert_eq!(first.mig_enabled, Some(true));
-    assert!(
-        bench.library.remapped_rows(&uuid(1)).is_ok(),
-        "another GPU is not concerned"
-    );
+    assert!(bench.library.remapped_rows(&uuid(1)).is_ok(), "another GPU is not concerned");
 
     bench.change(|state| state.gpus[0].mig.as_mut().expect("MIG").instances.clear());
-    assert!(
-        bench.library.remapped_rows(&uuid(0)).is_ok(),
-        "MIG without instances is no obstacle"
-    );
+    assert!(bench.library.remapped_rows(&uuid(0)).is_ok(), "MIG without instances is no obstacle");
 }
 
 #[test]
@@ -212,39 +177,20 @@ fn promise_32_a_function_that_fails_is_an_error_with_its_code() {
     type Ask = fn(&NvmlLibrary, &str) -> Answer<()>;
     let questions: [(&str, Ask); 9] = [
         ("nvmlDeviceGetEccMode", |library, gpu| library.ecc_errors(gpu).map(drop)),
-        ("nvmlDeviceGetTotalEccErrors", |library, gpu| {
-            library.ecc_errors(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetRemappedRows", |library, gpu| {
-            library.remapped_rows(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetMigMode", |library, gpu| {
-            library.remapped_rows(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetMaxPcieLinkGeneration", |library, gpu| {
-            library.pcie_link(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetComputeRunningProcesses_v3", |library, gpu| {
-            library.processes(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetGraphicsRunningProcesses_v3", |library, gpu| {
-            library.processes(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetFieldValues", |library, gpu| {
-            library.recovery_action(gpu).map(drop)
-        }),
-        ("nvmlDeviceGetFieldValues/230", |library, gpu| {
-            library.recovery_action(gpu).map(drop)
-        }),
+        ("nvmlDeviceGetTotalEccErrors", |library, gpu| library.ecc_errors(gpu).map(drop)),
+        ("nvmlDeviceGetRemappedRows", |library, gpu| library.remapped_rows(gpu).map(drop)),
+        ("nvmlDeviceGetMigMode", |library, gpu| library.remapped_rows(gpu).map(drop)),
+        ("nvmlDeviceGetMaxPcieLinkGeneration", |library, gpu| library.pcie_link(gpu).map(drop)),
+        ("nvmlDeviceGetComputeRunningProcesses_v3", |library, gpu| library.processes(gpu).map(drop)),
+        ("nvmlDeviceGetGraphicsRunningProcesses_v3", |library, gpu| library.processes(gpu).map(drop)),
+        ("nvmlDeviceGetFieldValues", |library, gpu| library.recovery_action(gpu).map(drop)),
+        ("nvmlDeviceGetFieldValues/230", |library, gpu| library.recovery_action(gpu).map(drop)),
     ];
     let bench = Bench::new(&State::eight_h100());
     for (function, ask) in questions {
-        for (number, code) in [
-            (4242, "unknown-error"),
-            (999, "unknown-error"),
-            (16, "reset-required"),
-            (28, "gpu-not-found"),
-        ] {
+        for (number, code) in
+            [(4242, "unknown-error"), (999, "unknown-error"), (16, "reset-required"), (28, "gpu-not-found")]
+        {
             bench.change(|state| state.gpus[0].errors = [(function.to_owned(), number)].into());
             refused(ask(&bench.library, &uuid(0)), code, i32::try_from(number).ok());
             assert_eq!(ask(&bench.library, &uuid(1)), Ok(()), "{function} fails for GPU 0 only");
@@ -322,12 +268,7 @@ fn promise_32_a_driver_that_is_not_loaded_is_an_error_until_it_is_loaded() {
 
 #[test]
 fn all_holders_are_listed_even_when_more_start_meanwhile() {
-    let running = |pid, context| Process {
-        pid,
-        context,
-        used_memory_bytes: Some(1 << 30),
-        ..Process::default()
-    };
+    let running = |pid, context| Process { pid, context, used_memory_bytes: Some(1 << 30), ..Process::default() };
     let bench = Bench::changed(|state| {
         let gpu = &mut state.gpus[0];
         gpu.processes = vec![running(1, Context::Compute), running(2, Context::Graphics)];
@@ -337,19 +278,9 @@ fn all_holders_are_listed_even_when_more_start_meanwhile() {
     });
     let processes = bench.library.processes(&uuid(0)).expect("processes");
     assert_eq!(processes.len(), 22);
-    assert_eq!(
-        (
-            processes[0].pid,
-            processes[0].context.as_str(),
-            processes[0].used_memory_bytes
-        ),
-        (1, "compute", None)
-    );
+    assert_eq!((processes[0].pid, processes[0].context.as_str(), processes[0].used_memory_bytes), (1, "compute", None));
     let last = processes.last().expect("a last one");
-    assert_eq!(
-        (last.pid, last.context.as_str(), last.used_memory_bytes),
-        (2, "graphics", Some(1 << 30))
-    );
+    assert_eq!((last.pid, last.context.as_str(), last.used_memory_bytes), (2, "graphics", Some(1 << 30)));
 }
 
 #[test]

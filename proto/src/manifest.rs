@@ -49,6 +49,17 @@ pub enum Role {
     Gateway,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Ramdisk => "ramdisk",
+            Self::Site => "site",
+            Self::Gateway => "gateway",
+        })
+    }
+}
+
 /// A promise or a warning about a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

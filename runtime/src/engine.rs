@@ -38,6 +38,16 @@ impl Default for Config {
     }
 }
 
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum SetUpError {
+    #[error("the compiled-code cache {} cannot be used: {error}", dir.display())]
+    Cache { dir: PathBuf, error: std::io::Error },
+    #[error("WebAssembly cannot run on this machine: {0}")]
+    Wasmtime(String),
+}
+
 /// The shared engine; clones are handles to one.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
@@ -51,7 +61,7 @@ struct Inner {
 
 impl Engine {
     /// Builds an engine. Errors when the cache directory cannot be made private, or the machine lacks what wasmtime needs.
-    pub fn new(config: &Config) -> Result<Self, wasmtime::Error> {
+    pub fn new(config: &Config) -> Result<Self, SetUpError> {
         let mut settings = wasmtime::Config::new();
         settings
             .wasm_component_model(true)
@@ -61,8 +71,10 @@ impl Engine {
             .cranelift_opt_level(OptLevel::Speed)
             .max_wasm_stack(GUEST_STACK_BYTES)
             .async_stack_size(FIBER_STACK_BYTES);
-        let wasm = wasmtime::Engine::new(&settings)?;
-        let cache = config.cache_dir.as_deref().map(|dir| Cache::open(dir, &wasm)).transpose()?;
+        let wasm = wasmtime::Engine::new(&settings).map_err(|error| SetUpError::Wasmtime(format!("{error:#}")))?;
+        let open =
+            |dir: &PathBuf| Cache::open(dir, &wasm).map_err(|error| SetUpError::Cache { dir: dir.clone(), error });
+        let cache = config.cache_dir.as_ref().map(open).transpose()?;
         let ticker = Ticker::start(wasm.clone());
         Ok(Self(Arc::new(Inner { wasm, cache, runs: Arc::new(Semaphore::new(config.max_runs)), ticker })))
     }

@@ -19,7 +19,7 @@ pub mod transcript;
 pub mod v1;
 
 pub use cache::CacheCounts;
-pub use engine::{Config, Engine};
+pub use engine::{Config, Engine, SetUpError};
 pub use inspect::{Inspected, LoadError, MAX_COMPONENT_BYTES, Rejected};
 pub use kind::Kind;
 pub use outcome::{Failure, Frame, Outcome, Report};

@@ -59,11 +59,7 @@ impl NvmlLibrary {
     /// [`LIBRARY`] but for tests. `addresses` is a file in which the PCI addresses of GPUs outlive the process (a GPU that is
     /// lost can no longer be asked); without it they are only kept in memory, and a damaged one counts as empty.
     pub fn new(library: impl Into<PathBuf>, addresses: Option<&Path>, xids: XidReader) -> Self {
-        Self {
-            library: library.into(),
-            addresses: Addresses::load(addresses),
-            xids,
-        }
+        Self { library: library.into(), addresses: Addresses::load(addresses), xids }
     }
 
     /// The UUID of the GPU that was last seen at a PCI address: `dddd:bb:dd`, with or without the function, either case.
@@ -81,10 +77,7 @@ impl NvmlLibrary {
         if nvml.lib().nvmlShutdown.is_err() {
             // Dropping it would panic: nvml-wrapper calls nvmlShutdown without asking whether there is one.
             mem::forget(nvml);
-            return Err(Error::new(
-                failure::SYMBOL_MISSING,
-                format!("cannot {}: it has no nvmlShutdown", doing()),
-            ));
+            return Err(Error::new(failure::SYMBOL_MISSING, format!("cannot {}: it has no nvmlShutdown", doing())));
         }
         Ok(nvml)
     }
@@ -106,10 +99,7 @@ impl NvmlLibrary {
 impl capability::Nvml for NvmlLibrary {
     fn driver(&self) -> Answer<DriverInfo> {
         self.ask("the driver's version", |nvml| {
-            let cuda_version = nvml
-                .sys_cuda_driver_version()
-                .ok()
-                .and_then(|version| u32::try_from(version).ok());
+            let cuda_version = nvml.sys_cuda_driver_version().ok().and_then(|version| u32::try_from(version).ok());
             Ok(DriverInfo {
                 version: nvml.sys_driver_version()?,
                 nvml_version: nvml.sys_nvml_version()?,
@@ -123,16 +113,12 @@ impl capability::Nvml for NvmlLibrary {
             let device = |index| {
                 let identity = nvml.device_by_index(index).and_then(|device| identity(&device));
                 let doing = || format!("identify the GPU at index {index}");
-                Device {
-                    index,
-                    identity: identity.map_err(|error| failure::error(doing(), error)),
-                }
+                Device { index, identity: identity.map_err(|error| failure::error(doing(), error)) }
             };
             Ok((0..nvml.device_count()?).map(device).collect::<Vec<_>>())
         })?;
         let known = devices.iter().filter_map(|device| device.identity.as_ref().ok());
-        self.addresses
-            .learn(known.map(|known| (known.pci_address.as_str(), known.uuid.as_str())));
+        self.addresses.learn(known.map(|known| (known.pci_address.as_str(), known.uuid.as_str())));
         Ok(devices)
     }
 
@@ -142,11 +128,7 @@ impl capability::Nvml for NvmlLibrary {
         self.ask_gpu("the memory errors", uuid, |_, device| {
             let enabled = device.is_ecc_enabled()?.currently_enabled;
             let count = |error, counter| {
-                if enabled {
-                    device.total_ecc_errors(error, counter)
-                } else {
-                    Ok(0)
-                }
+                if enabled { device.total_ecc_errors(error, counter) } else { Ok(0) }
             };
             Ok(EccCounts {
                 enabled,
@@ -161,11 +143,7 @@ impl capability::Nvml for NvmlLibrary {
     /// `not-supported` on a GPU with active MIG instances, whatever the driver would answer there.
     fn remapped_rows(&self, uuid: &str) -> Answer<RowRemapping> {
         self.ask_gpu("the remapped rows", uuid, |nvml, device| {
-            if has_mig_instances(device)? {
-                Err(NvmlError::NotSupported)
-            } else {
-                rows::remapped_rows(nvml, device)
-            }
+            if has_mig_instances(device)? { Err(NvmlError::NotSupported) } else { rows::remapped_rows(nvml, device) }
         })
     }
 
@@ -189,9 +167,7 @@ impl capability::Nvml for NvmlLibrary {
                 listed => listed?,
             };
             let compute = compute.iter().map(|info| process("compute", info));
-            Ok(compute
-                .chain(graphics.iter().map(|info| process("graphics", info)))
-                .collect())
+            Ok(compute.chain(graphics.iter().map(|info| process("graphics", info))).collect())
         })
     }
 
@@ -221,9 +197,7 @@ fn find<'nvml>(nvml: &'nvml Nvml, uuid: &str) -> Result<Handle<'nvml>, NvmlError
         Err(error @ (NvmlError::NotFound | NvmlError::InvalidArg)) => Err(error),
         Err(error) => {
             let mut devices = (0..nvml.device_count()?).filter_map(|index| nvml.device_by_index(index).ok());
-            devices
-                .find(|device| device.uuid().is_ok_and(|found| found == uuid))
-                .ok_or(error)
+            devices.find(|device| device.uuid().is_ok_and(|found| found == uuid)).ok_or(error)
         }
     }
 }
@@ -281,9 +255,5 @@ fn process(context: &str, info: &ProcessInfo) -> Process {
         UsedGpuMemory::Used(bytes) => Some(bytes),
         UsedGpuMemory::Unavailable => None,
     };
-    Process {
-        pid: info.pid,
-        context: context.to_owned(),
-        used_memory_bytes,
-    }
+    Process { pid: info.pid, context: context.to_owned(), used_memory_bytes }
 }

@@ -134,23 +134,14 @@ impl fmt::Display for Obstacle {
             Self::NotGranted(missing) => write!(f, "not granted: {missing}"),
             Self::NotOffered(capability) => write!(f, "this node has nothing behind `{}`", capability.interface()),
             Self::WrongRole { role, roles } => {
-                write!(f, "it is for the roles {}, this node is a {}", words(roles), word(*role))
+                write!(f, "it is for the roles {}, this node is a {role}", words(roles))
             }
         }
     }
 }
 
 fn words(roles: &BTreeSet<Role>) -> String {
-    roles.iter().map(|role| word(*role)).collect::<Vec<_>>().join(", ")
-}
-
-fn word(role: Role) -> &'static str {
-    match role {
-        Role::Host => "host",
-        Role::Ramdisk => "ramdisk",
-        Role::Site => "site",
-        Role::Gateway => "gateway",
-    }
+    roles.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

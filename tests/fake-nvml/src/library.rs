@@ -20,11 +20,7 @@ pub struct NotBuilt {
 
 impl fmt::Display for NotBuilt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{} is not in any of {:?}: run `cargo build -p fake-nvml`",
-            self.file, self.looked_in
-        )
+        write!(formatter, "{} is not in any of {:?}: run `cargo build -p fake-nvml`", self.file, self.looked_in)
     }
 }
 
@@ -61,10 +57,7 @@ pub fn write_library_without(to: &Path, functions: &[&str]) -> io::Result<()> {
             from += found + name.len() - 1;
         }
         if from == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("the library has no {function}"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("the library has no {function}")));
         }
     }
     fs::write(to, library)
@@ -74,9 +67,6 @@ fn find(file: &'static str, below_program: &[&str]) -> Result<PathBuf, NotBuilt>
     let program = env::current_exe().unwrap_or_default();
     let folder = program.parent().unwrap_or(Path::new("."));
     let looked_in: Vec<PathBuf> = below_program.iter().map(|part| folder.join(part)).collect();
-    let found = looked_in
-        .iter()
-        .map(|folder| folder.join(file))
-        .find(|path| path.is_file());
+    let found = looked_in.iter().map(|folder| folder.join(file)).find(|path| path.is_file());
     found.ok_or(NotBuilt { file, looked_in })
 }

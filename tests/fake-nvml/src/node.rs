@@ -47,9 +47,7 @@ impl SimulatedNode {
     /// Errs when the library is not built; a missing `nvidia-smi` is left out, as tests that only load the library do not
     /// build it.
     pub fn create(folder: &Path, state: &State) -> io::Result<Self> {
-        let node = Self {
-            folder: folder.to_owned(),
-        };
+        let node = Self { folder: folder.to_owned() };
         fs::create_dir_all(node.programs())?;
         state.store(&node.state_file())?;
         write_library(&node.library())?;
@@ -71,9 +69,7 @@ impl SimulatedNode {
 
     /// A node that [`SimulatedNode::create`] wrote earlier.
     pub fn open(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-        }
+        Self { folder: folder.to_owned() }
     }
 
     /// Stands in for `libnvidia-ml.so.1`.
@@ -114,12 +110,7 @@ impl SimulatedNode {
     /// Appends a line to the kernel log, `since_boot` after the boot.
     pub fn log(&self, since_boot: Duration, message: &str) -> io::Result<()> {
         let mut log = File::options().append(true).create(true).open(self.kernel_log())?;
-        writeln!(
-            log,
-            "[{:5}.{:06}] {message}",
-            since_boot.as_secs(),
-            since_boot.subsec_micros()
-        )
+        writeln!(log, "[{:5}.{:06}] {message}", since_boot.as_secs(), since_boot.subsec_micros())
     }
 
     fn write_pci_device(&self, gpu: &Gpu, index: usize) -> io::Result<()> {
@@ -131,10 +122,7 @@ impl SimulatedNode {
         }
         // Two sockets, half of the GPUs on each.
         fs::write(folder.join("numa_node"), format!("{}\n", index / 4))?;
-        fs::write(
-            folder.join("current_link_width"),
-            format!("{}\n", gpu.link.current_width),
-        )?;
+        fs::write(folder.join("current_link_width"), format!("{}\n", gpu.link.current_width))?;
         fs::write(folder.join("max_link_width"), format!("{}\n", gpu.link.max_width))?;
         fs::write(
             folder.join("uevent"),

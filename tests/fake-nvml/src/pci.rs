@@ -42,11 +42,7 @@ impl FromStr for PciAddress {
         let address = text.rsplit_once('.').map_or(text, |(address, _function)| address);
         let (rest, device) = address.rsplit_once(':').unwrap_or(("", address));
         let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
-        Ok(Self {
-            domain: hex(domain)?,
-            bus: hex(bus)?,
-            device: hex(device)?,
-        })
+        Ok(Self { domain: hex(domain)?, bus: hex(bus)?, device: hex(device)? })
     }
 }
 
@@ -56,18 +52,11 @@ mod tests {
 
     #[test]
     fn every_spelling_of_an_address_is_the_same_address() {
-        let expected = PciAddress {
-            domain: 0,
-            bus: 0x1b,
-            device: 0,
-        };
+        let expected = PciAddress { domain: 0, bus: 0x1b, device: 0 };
         for text in ["0000:1b:00.0", "00000000:1B:00.0", "0000:1b:00", "1B:00.0"] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }
-        assert_eq!(
-            (expected.to_string(), expected.nvml()),
-            ("0000:1b:00.0".into(), "00000000:1B:00.0".into())
-        );
+        assert_eq!((expected.to_string(), expected.nvml()), ("0000:1b:00.0".into(), "00000000:1B:00.0".into()));
         assert!("3".parse::<PciAddress>().is_err());
     }
 }

@@ -50,19 +50,14 @@ impl FromStr for Preset {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.iter().find(|(known, _)| *known == name);
-        known
-            .map(|(_, preset)| *preset)
-            .ok_or_else(|| format!("no preset is called {name:?}"))
+        known.map(|(_, preset)| *preset).ok_or_else(|| format!("no preset is called {name:?}"))
     }
 }
 
 impl State {
     /// Eight healthy H100 SXM, persistence mode on, MIG off, idle.
     pub fn eight_h100() -> Self {
-        Self {
-            gpus: (0..).zip(BUSES).map(|(index, bus)| h100(index, bus)).collect(),
-            ..Self::default()
-        }
+        Self { gpus: (0..).zip(BUSES).map(|(index, bus)| h100(index, bus)).collect(), ..Self::default() }
     }
 }
 
@@ -74,16 +69,10 @@ fn h100(index: u32, bus: u32) -> Gpu {
         serial: Some(format!("SIM{index:010}")),
         minor: Some(index),
         persistence: true,
-        ecc: Some(Ecc {
-            enabled: true,
-            ..Ecc::default()
-        }),
+        ecc: Some(Ecc { enabled: true, ..Ecc::default() }),
         remapped_rows: Some(RemappedRows::default()),
         link: Link::default(),
-        mig: Some(Mig {
-            max_devices: 7,
-            ..Mig::default()
-        }),
+        mig: Some(Mig { max_devices: 7, ..Mig::default() }),
         recovery_action: Some(0),
         ..Gpu::default()
     }
@@ -97,26 +86,13 @@ fn split(gpu: &mut Gpu) {
         compute_instance: 0,
     };
     let instances = BTreeMap::from([(0, instance(0)), (2, instance(2))]);
-    gpu.mig = Some(Mig {
-        enabled: true,
-        pending: true,
-        max_devices: 7,
-        instances,
-    });
+    gpu.mig = Some(Mig { enabled: true, pending: true, max_devices: 7, instances });
 }
 
 fn break_five(gpus: &mut [Gpu]) {
-    gpus[1].remapped_rows = Some(RemappedRows {
-        uncorrectable: 1,
-        pending: true,
-        ..RemappedRows::default()
-    });
+    gpus[1].remapped_rows = Some(RemappedRows { uncorrectable: 1, pending: true, ..RemappedRows::default() });
     gpus[1].recovery_action = Some(1);
-    gpus[2].remapped_rows = Some(RemappedRows {
-        uncorrectable: 8,
-        failure: true,
-        ..RemappedRows::default()
-    });
+    gpus[2].remapped_rows = Some(RemappedRows { uncorrectable: 8, failure: true, ..RemappedRows::default() });
     gpus[3].lost = true;
     gpus[4].link.current_width = 8;
     gpus[5].ecc = Some(Ecc {

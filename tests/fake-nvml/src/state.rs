@@ -272,12 +272,7 @@ impl Default for State {
 impl Default for Link {
     /// PCIe 5 ×16, what an H100 has.
     fn default() -> Self {
-        Self {
-            current_width: 16,
-            max_width: 16,
-            current_generation: 5,
-            max_generation: 5,
-        }
+        Self { current_width: 16, max_width: 16, current_generation: 5, max_generation: 5 }
     }
 }
 
@@ -297,18 +292,12 @@ impl Default for Smi {
 impl Gpu {
     /// The PCI address; all zero where [`Gpu::pci`] is none.
     pub fn address(&self) -> PciAddress {
-        self.pci.parse().unwrap_or(PciAddress {
-            domain: 0,
-            bus: 0,
-            device: 0,
-        })
+        self.pci.parse().unwrap_or(PciAddress { domain: 0, bus: 0, device: 0 })
     }
 
     /// Whether MIG is on and has instances.
     pub fn has_mig_instances(&self) -> bool {
-        self.mig
-            .as_ref()
-            .is_some_and(|mig| mig.enabled && !mig.instances.is_empty())
+        self.mig.as_ref().is_some_and(|mig| mig.enabled && !mig.instances.is_empty())
     }
 }
 
@@ -340,12 +329,7 @@ impl State {
 
 /// The file that every initialised library holds a shared lock on: NVML's open handle on the GPUs, which stops a reset.
 pub(crate) fn clients(state: &Path) -> io::Result<File> {
-    File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .read(true)
-        .open(beside(state, ".clients"))
+    File::options().create(true).truncate(false).write(true).read(true).open(beside(state, ".clients"))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

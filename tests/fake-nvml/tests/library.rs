@@ -15,40 +15,25 @@ fn node(state: &State) -> (TempDir, SimulatedNode) {
 }
 
 fn open(node: &SimulatedNode) -> Nvml {
-    Nvml::builder()
-        .lib_path(node.library().as_os_str())
-        .init()
-        .expect("initialised")
+    Nvml::builder().lib_path(node.library().as_os_str()).init().expect("initialised")
 }
 
 fn xid(gpu: u32, data: u64) -> Event {
-    Event {
-        gpu,
-        kind: EventTypes::CRITICAL_XID_ERROR.bits(),
-        data,
-        ..Event::default()
-    }
+    Event { gpu, kind: EventTypes::CRITICAL_XID_ERROR.bits(), data, ..Event::default() }
 }
 
 #[test]
 fn events_after_registration_arrive_once_in_order_and_then_it_times_out() {
     let (_folder, node) = node(&State::eight_h100());
-    node.update(|state| state.events.push(xid(0, 13)))
-        .expect("an event before");
+    node.update(|state| state.events.push(xid(0, 13))).expect("an event before");
     let nvml = open(&node);
     let set = nvml.create_event_set().expect("a set");
     let device = nvml.device_by_index(0).expect("a GPU");
-    let set = device
-        .register_events(EventTypes::CRITICAL_XID_ERROR, set)
-        .map_err(|error| error.error)
-        .expect("registered");
-    node.update(|state| state.events.extend([xid(1, 31), xid(0, 79), xid(0, 999)]))
-        .expect("events after");
+    let set =
+        device.register_events(EventTypes::CRITICAL_XID_ERROR, set).map_err(|error| error.error).expect("registered");
+    node.update(|state| state.events.extend([xid(1, 31), xid(0, 79), xid(0, 999)])).expect("events after");
     let next = || set.wait(0).map(|event| event.event_data);
-    assert!(
-        matches!(next(), Ok(Some(XidError::Value(79)))),
-        "GPU 1 is not registered"
-    );
+    assert!(matches!(next(), Ok(Some(XidError::Value(79)))), "GPU 1 is not registered");
     assert!(matches!(next(), Ok(Some(XidError::Unknown))));
     assert!(matches!(next(), Err(NvmlError::Timeout)));
 }
@@ -57,11 +42,7 @@ fn events_after_registration_arrive_once_in_order_and_then_it_times_out() {
 fn a_mig_device_is_found_by_index_and_uuid_and_shows_only_its_own_processes() {
     let mut state = Preset::MigSplit.state();
     let uuid = state.gpus[0].mig.as_ref().expect("MIG").instances[&2].uuid.clone();
-    let process = |pid, gpu_instance| Process {
-        pid,
-        gpu_instance: Some(gpu_instance),
-        ..Process::default()
-    };
+    let process = |pid, gpu_instance| Process { pid, gpu_instance: Some(gpu_instance), ..Process::default() };
     state.gpus[0].processes = vec![process(1, 7), process(2, 9)];
     let (_folder, node) = node(&state);
     let nvml = open(&node);
@@ -70,17 +51,9 @@ fn a_mig_device_is_found_by_index_and_uuid_and_shows_only_its_own_processes() {
     let mig = gpu.mig_device_by_index(2).expect("the one behind the gap");
     assert_eq!(mig.uuid().expect("a UUID"), uuid);
     let same = nvml.device_by_uuid(uuid.as_str()).expect("by UUID");
-    assert_eq!(
-        same.mig_parent_device().expect("a parent").uuid().expect("a UUID"),
-        state.gpus[0].uuid
-    );
+    assert_eq!(same.mig_parent_device().expect("a parent").uuid().expect("a UUID"), state.gpus[0].uuid);
     let pids = |device: &nvml_wrapper::Device<'_>| {
-        device
-            .running_compute_processes()
-            .expect("processes")
-            .iter()
-            .map(|info| info.pid)
-            .collect::<Vec<_>>()
+        device.running_compute_processes().expect("processes").iter().map(|info| info.pid).collect::<Vec<_>>()
     };
     assert_eq!((pids(&mig), pids(&gpu)), (vec![2], vec![1, 2]));
     assert!(matches!(mig.is_ecc_enabled(), Err(NvmlError::NotSupported)));
@@ -96,9 +69,7 @@ fn each_call_leaves_a_line_in_the_trace() {
     })
     .expect("traced");
     let nvml = open(&node);
-    nvml.device_by_index(0)
-        .and_then(|gpu| gpu.minor_number())
-        .expect("a number");
+    nvml.device_by_index(0).and_then(|gpu| gpu.minor_number()).expect("a number");
     assert!(matches!(nvml.device_by_index(1), Err(NvmlError::GpuLost)));
     drop(nvml);
     let lines = [
@@ -109,10 +80,7 @@ fn each_call_leaves_a_line_in_the_trace() {
         "nvmlDeviceGetHandleByIndex_v2 -> 15",
         "nvmlShutdown -> 0",
     ];
-    assert_eq!(
-        fs::read_to_string(trace).expect("a trace").lines().collect::<Vec<_>>(),
-        lines
-    );
+    assert_eq!(fs::read_to_string(trace).expect("a trace").lines().collect::<Vec<_>>(), lines);
 }
 
 #[test]
@@ -127,17 +95,11 @@ fn a_simulated_node_has_sysfs_and_a_kernel_log() {
     );
     let driver = fs::canonicalize(devices.join("0000:1b:00.0/driver")).expect("the driver's link leads somewhere");
     assert!(driver.ends_with("bus/pci/drivers/nvidia"));
-    node.log(
-        Duration::from_millis(61_500),
-        "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
-    )
-    .expect("logged");
+    node.log(Duration::from_millis(61_500), "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")
+        .expect("logged");
     let log = fs::read_to_string(node.kernel_log()).expect("a log");
     let last = log.lines().last().expect("a last line");
-    assert_eq!(
-        last,
-        "[   61.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
-    );
+    assert_eq!(last, "[   61.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.");
 }
 
 /// Only means something when [`the_environment_names_state_and_trace`] runs it.
@@ -145,10 +107,7 @@ fn a_simulated_node_has_sysfs_and_a_kernel_log() {
 #[ignore = "run by the_environment_names_state_and_trace with its environment"]
 fn in_that_environment() {
     let library = library_path().expect("the library is built");
-    let nvml = Nvml::builder()
-        .lib_path(library.as_os_str())
-        .init()
-        .expect("initialised");
+    let nvml = Nvml::builder().lib_path(library.as_os_str()).init().expect("initialised");
     assert_eq!(nvml.device_count().expect("a count"), 3);
 }
 
@@ -164,9 +123,5 @@ fn the_environment_names_state_and_trace() {
         .envs([(STATE_VARIABLE, &state_file), (TRACE_VARIABLE, &trace)])
         .status();
     assert!(status.expect("runs").success());
-    assert!(
-        fs::read_to_string(trace)
-            .expect("a trace")
-            .contains("nvmlDeviceGetCount_v2 -> 0")
-    );
+    assert!(fs::read_to_string(trace).expect("a trace").contains("nvmlDeviceGetCount_v2 -> 0"));
 }

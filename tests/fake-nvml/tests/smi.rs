@@ -32,9 +32,7 @@ impl Machine {
 
     fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nvidia-smi"));
-        command
-            .args(arguments.split_whitespace())
-            .env(STATE_VARIABLE, self.folder.path().join("state.json"));
+        command.args(arguments.split_whitespace()).env(STATE_VARIABLE, self.folder.path().join("state.json"));
         command
     }
 
@@ -47,28 +45,19 @@ impl Machine {
     }
 
     fn gpu(&self, index: usize) -> Gpu {
-        State::load(&self.folder.path().join("state.json"))
-            .expect("a state")
-            .gpus
-            .remove(index)
+        State::load(&self.folder.path().join("state.json")).expect("a state").gpus.remove(index)
     }
 }
 
 fn process(context: Context) -> Process {
-    Process {
-        pid: 4242,
-        context,
-        ..Process::default()
-    }
+    Process { pid: 4242, context, ..Process::default() }
 }
 
 #[test]
 fn a_reset_clears_what_waited_for_it_and_only_on_the_gpus_named() {
     let machine = Machine::changed(|state| {
         let faulty = Preset::Faulty.state();
-        state.gpus = [&faulty.gpus[1], &faulty.gpus[5], &faulty.gpus[1]]
-            .map(Clone::clone)
-            .to_vec();
+        state.gpus = [&faulty.gpus[1], &faulty.gpus[5], &faulty.gpus[1]].map(Clone::clone).to_vec();
         state.gpus.iter_mut().for_each(|gpu| gpu.persistence = false);
     });
     machine.check(
@@ -86,11 +75,7 @@ fn a_reset_clears_what_waited_for_it_and_only_on_the_gpus_named() {
 #[test]
 fn a_reset_without_index_resets_all() {
     let machine = Machine::changed(|_| {});
-    machine.check(
-        "--gpu-reset",
-        0,
-        "GPU 00000000:DF:00.0 was successfully reset.\nAll done.\n",
-    );
+    machine.check("--gpu-reset", 0, "GPU 00000000:DF:00.0 was successfully reset.\nAll done.\n");
 }
 
 #[test]
@@ -135,21 +120,9 @@ fn an_open_nvml_handle_holds_every_gpu() {
 #[test]
 fn each_refusal_has_its_words_and_code() {
     let cases: [(Change, i32, &str); 12] = [
-        (
-            |s| s.gpus[0].reset = ResetAnswer::Unsupported,
-            3,
-            "Resetting GPU 00000000:1B:00.0 is not supported.",
-        ),
-        (
-            |s| s.gpus[0].reset = ResetAnswer::Primary,
-            3,
-            "GPU 00000000:1B:00.0 is the primary GPU and cannot be reset.",
-        ),
-        (
-            |s| s.gpus[0].reset = ResetAnswer::Vgpu,
-            3,
-            "because GPU 00000000:1B:00.0 is in vGPU mode.",
-        ),
+        (|s| s.gpus[0].reset = ResetAnswer::Unsupported, 3, "Resetting GPU 00000000:1B:00.0 is not supported."),
+        (|s| s.gpus[0].reset = ResetAnswer::Primary, 3, "GPU 00000000:1B:00.0 is the primary GPU and cannot be reset."),
+        (|s| s.gpus[0].reset = ResetAnswer::Vgpu, 3, "because GPU 00000000:1B:00.0 is in vGPU mode."),
         (
             |s| s.gpus[0].reset = ResetAnswer::PeersNeeded(vec![0, 1, 2]),
             255,
@@ -161,17 +134,9 @@ fn each_refusal_has_its_words_and_code() {
             "1 device did not complete reset successfully, and may be in an",
         ),
         (|s| s.gpus[0].lost = true, 15, "GPU is lost"),
-        (
-            |s| s.smi.fabric_error = Some("timeout".into()),
-            255,
-            "fabric state could not be determined: timeout",
-        ),
+        (|s| s.smi.fabric_error = Some("timeout".into()), 255, "fabric state could not be determined: timeout"),
         (|s| s.smi.not_root = true, 4, "permissions"),
-        (
-            |s| s.smi.library_missing = true,
-            12,
-            "couldn't find libnvidia-ml.so library",
-        ),
+        (|s| s.smi.library_missing = true, 12, "couldn't find libnvidia-ml.so library"),
         (|s| s.init = Some(9), 9, "couldn't communicate with the NVIDIA driver"),
         (|s| s.gpus.clear(), 6, "No devices were found"),
         (
@@ -192,22 +157,10 @@ fn each_refusal_has_its_words_and_code() {
 #[test]
 fn arguments_that_make_no_sense_exit_with_2_and_unknown_gpus_with_6() {
     let machine = Machine::changed(|_| {});
-    for arguments in [
-        "",
-        "--gpu-reset -L",
-        "-pm 2",
-        "-pm",
-        "--query-gpu=uuid",
-        "-L --format=csv",
-        "--burn",
-    ] {
+    for arguments in ["", "--gpu-reset -L", "-pm 2", "-pm", "--query-gpu=uuid", "-L --format=csv", "--burn"] {
         machine.check(arguments, 2, "");
     }
-    machine.check(
-        "--query-gpu=uid --format=csv",
-        2,
-        "Field \"uid\" is not a valid field to query.",
-    );
+    machine.check("--query-gpu=uid --format=csv", 2, "Field \"uid\" is not a valid field to query.");
     machine.check("--gpu-reset -i 8", 6, "No devices were found");
     machine.check("-L -i GPU-unknown", 6, "No devices were found");
 }
@@ -216,17 +169,9 @@ fn arguments_that_make_no_sense_exit_with_2_and_unknown_gpus_with_6() {
 fn persistence_mode_is_switched_by_uuid_address_or_index() {
     let machine = Machine::changed(|_| {});
     let uuid = machine.gpu(1).uuid;
-    machine.check(
-        &format!("-pm 1 -i {uuid}"),
-        0,
-        "Enabled persistence mode for GPU 00000000:43:00.0.\nAll done.\n",
-    );
+    machine.check(&format!("-pm 1 -i {uuid}"), 0, "Enabled persistence mode for GPU 00000000:43:00.0.\nAll done.\n");
     assert!(machine.gpu(1).persistence && !machine.gpu(0).persistence);
-    machine.check(
-        "-pm 1 -i 0000:43:00.0",
-        0,
-        "Persistence mode is already Enabled for GPU 00000000:43:00.0.",
-    );
+    machine.check("-pm 1 -i 0000:43:00.0", 0, "Persistence mode is already Enabled for GPU 00000000:43:00.0.");
     machine.check("-pm 0 -i 1", 0, "Disabled persistence mode for GPU 00000000:43:00.0.");
     assert!(!machine.gpu(1).persistence);
 }
@@ -238,16 +183,8 @@ fn queries_answer_as_csv_and_lists_show_mig_devices() {
     let row = "1, GPU-51d00000-0000-4000-8000-000000000001, NVIDIA H100 80GB HBM3 (simulated), 00000000:43:00.0, \
                SIM0000000001, Enabled, 570.124.06\n";
     machine.check(&format!("--query-gpu={fields} --format=csv,noheader -i 1"), 0, row);
-    machine.check(
-        &format!("--query-gpu={fields} --format=csv"),
-        0,
-        &(fields.replace(',', ", ") + "\n0, GPU-"),
-    );
-    machine.check(
-        "-L",
-        0,
-        "  MIG 1g.10gb      Device  2: (UUID: MIG-51d00000-0000-5000-8000-000000000002)\n",
-    );
+    machine.check(&format!("--query-gpu={fields} --format=csv"), 0, &(fields.replace(',', ", ") + "\n0, GPU-"));
+    machine.check("-L", 0, "  MIG 1g.10gb      Device  2: (UUID: MIG-51d00000-0000-5000-8000-000000000002)\n");
     machine.check(
         "-L",
         0,
@@ -260,10 +197,6 @@ fn a_program_stuck_in_the_driver_says_nothing_whatever_it_is_asked() {
     let machine = Machine::changed(|state| state.smi.hang = true);
     let state_file = machine.folder.path().join("state.json");
     for argument in ["-L", "--gpu-reset", "--burn"] {
-        assert_eq!(
-            smi::run(&[argument.to_owned()], &state_file),
-            Outcome::Hangs,
-            "{argument}"
-        );
+        assert_eq!(smi::run(&[argument.to_owned()], &state_file), Outcome::Hangs, "{argument}");
     }
 }

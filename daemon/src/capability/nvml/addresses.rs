@@ -28,10 +28,7 @@ impl Addresses {
                 BTreeMap::new()
             }
         };
-        Self {
-            known: Mutex::new(known),
-            file: file.map(Path::to_owned),
-        }
+        Self { known: Mutex::new(known), file: file.map(Path::to_owned) }
     }
 
     pub(super) fn uuid_of(&self, pci: &str) -> Option<String> {
@@ -70,10 +67,7 @@ fn key(pci: &str) -> Option<String> {
     let address = pci.split_once('.').map_or(pci, |(address, _function)| address);
     let mut parts = address.split(':').map(|part| u32::from_str_radix(part, 16));
     let (domain, bus, device) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
-    parts
-        .next()
-        .is_none()
-        .then(|| format!("{domain:04x}:{bus:02x}:{device:02x}"))
+    parts.next().is_none().then(|| format!("{domain:04x}:{bus:02x}:{device:02x}"))
 }
 
 #[cfg(test)]
@@ -109,9 +103,6 @@ mod tests {
         let addresses = Addresses::load(Some(&file));
         assert_eq!(addresses.uuid_of("0000:1b:00"), None);
         addresses.learn([("0000:1b:00.0", "GPU-1")].into_iter());
-        assert_eq!(
-            Addresses::load(Some(&file)).uuid_of("0000:1b:00").as_deref(),
-            Some("GPU-1")
-        );
+        assert_eq!(Addresses::load(Some(&file)).uuid_of("0000:1b:00").as_deref(), Some("GPU-1"));
     }
 }

@@ -35,11 +35,7 @@ pub(super) fn error(doing: impl Display, error: NvmlError) -> Error {
         }
         error => {
             let number: u32 = error.into();
-            Error {
-                code: name(number).to_owned(),
-                native: i32::try_from(number).ok(),
-                message,
-            }
+            Error { code: name(number).to_owned(), native: i32::try_from(number).ok(), message }
         }
     }
 }

@@ -21,10 +21,5 @@ pub(super) fn remapped_rows(nvml: &Nvml, device: &Device<'_>) -> Result<RowRemap
     let code = unsafe { function(device.handle(), correctable, uncorrectable, pending, failure) };
     nvml_try(code)?;
     let [correctable, uncorrectable, pending, failure] = told;
-    Ok(RowRemapping {
-        correctable,
-        uncorrectable,
-        pending: pending != 0,
-        failure: failure != 0,
-    })
+    Ok(RowRemapping { correctable, uncorrectable, pending: pending != 0, failure: failure != 0 })
 }

@@ -32,9 +32,7 @@ extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: Out<Handle>) 
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetHandleByUUID(uuid: Text, device: Out<Handle>) -> nvmlReturn_t {
-    system_call("nvmlDeviceGetHandleByUUID", |state| {
-        device.put(by_uuid(state, &uuid.get()?)?)
-    })
+    system_call("nvmlDeviceGetHandleByUUID", |state| device.put(by_uuid(state, &uuid.get()?)?))
 }
 
 fn by_uuid(state: &State, uuid: &str) -> Result<Handle, nvmlReturn_t> {
@@ -58,26 +56,15 @@ fn by_uuid(state: &State, uuid: &str) -> Result<Handle, nvmlReturn_t> {
 extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: Text, device: Out<Handle>) -> nvmlReturn_t {
     system_call("nvmlDeviceGetHandleByPciBusId_v2", |state| {
         let address: PciAddress = bus_id.get()?.parse().map_err(|_| INVALID_ARGUMENT)?;
-        let index = state
-            .gpus
-            .iter()
-            .position(|gpu| gpu.address() == address)
-            .ok_or(NOT_FOUND)?;
-        if state.gpus[index].lost {
-            Err(GPU_IS_LOST)
-        } else {
-            device.put(Handle::gpu(index))
-        }
+        let index = state.gpus.iter().position(|gpu| gpu.address() == address).ok_or(NOT_FOUND)?;
+        if state.gpus[index].lost { Err(GPU_IS_LOST) } else { device.put(Handle::gpu(index)) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUUID(device: Handle, uuid: Out<c_char>, length: c_uint) -> nvmlReturn_t {
     device_call("nvmlDeviceGetUUID", device, |_, device| {
-        uuid.put_text(
-            length,
-            device.mig.map_or(&device.gpu.uuid, |(_, instance)| &instance.uuid),
-        )
+        uuid.put_text(length, device.mig.map_or(&device.gpu.uuid, |(_, instance)| &instance.uuid))
     })
 }
 
@@ -101,9 +88,7 @@ extern "C" fn nvmlDeviceGetSerial(device: Handle, serial: Out<c_char>, length: c
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetMinorNumber(device: Handle, minor: Out<c_uint>) -> nvmlReturn_t {
-    device_call("nvmlDeviceGetMinorNumber", device, |_, device| {
-        minor.put(device.whole()?.minor.ok_or(NOT_SUPPORTED)?)
-    })
+    device_call("nvmlDeviceGetMinorNumber", device, |_, device| minor.put(device.whole()?.minor.ok_or(NOT_SUPPORTED)?))
 }
 
 #[unsafe(no_mangle)]
@@ -134,7 +119,5 @@ fn text<const LENGTH: usize>(text: &str) -> [c_char; LENGTH] {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetPersistenceMode(device: Handle, mode: Out<nvmlEnableState_t>) -> nvmlReturn_t {
-    device_call("nvmlDeviceGetPersistenceMode", device, |_, device| {
-        mode.put(device.whole()?.persistence.into())
-    })
+    device_call("nvmlDeviceGetPersistenceMode", device, |_, device| mode.put(device.whole()?.persistence.into()))
 }

@@ -51,9 +51,7 @@ extern "C" fn nvmlEventSetCreate(set: Out<SetHandle>) -> nvmlReturn_t {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlEventSetFree(set: SetHandle) -> nvmlReturn_t {
-    system_call("nvmlEventSetFree", |_| {
-        sets().remove(&set.0.addr()).map(drop).ok_or(INVALID_ARGUMENT)
-    })
+    system_call("nvmlEventSetFree", |_| sets().remove(&set.0.addr()).map(drop).ok_or(INVALID_ARGUMENT))
 }
 
 #[unsafe(no_mangle)]
@@ -70,11 +68,7 @@ extern "C" fn nvmlDeviceRegisterEvents(device: Handle, kinds: c_ulonglong, set: 
         device.whole()?;
         let mut sets = sets();
         let set = sets.get_mut(&set.0.addr()).ok_or(INVALID_ARGUMENT)?;
-        set.push(Registration {
-            gpu: device.index,
-            kinds,
-            seen: state.events.len(),
-        });
+        set.push(Registration { gpu: device.index, kinds, seen: state.events.len() });
         Ok(())
     })
 }
@@ -104,10 +98,7 @@ fn next_event(state: &State, set: SetHandle) -> Answer<Option<nvmlEventData_t>> 
     let mut sets = sets();
     let registrations = sets.get_mut(&set.0.addr()).ok_or(INVALID_ARGUMENT)?;
     for (number, event) in state.events.iter().enumerate() {
-        for registration in registrations
-            .iter_mut()
-            .filter(|registration| registration.seen <= number)
-        {
+        for registration in registrations.iter_mut().filter(|registration| registration.seen <= number) {
             if registration.gpu == event.gpu as usize && registration.kinds & event.kind != 0 {
                 registration.seen = number + 1;
                 return Ok(Some(data(event)));

@@ -35,12 +35,7 @@ extern "C" fn nvmlDeviceGetTotalEccErrors(
     count: Out<c_ulonglong>,
 ) -> nvmlReturn_t {
     device_call("nvmlDeviceGetTotalEccErrors", device, |_, device| {
-        let ecc: &Ecc = device
-            .whole()?
-            .ecc
-            .as_ref()
-            .filter(|ecc| ecc.enabled)
-            .ok_or(NOT_SUPPORTED)?;
+        let ecc: &Ecc = device.whole()?.ecc.as_ref().filter(|ecc| ecc.enabled).ok_or(NOT_SUPPORTED)?;
         // Error type: 0 corrected, 1 uncorrected. Counter type: 0 volatile, 1 aggregate.
         count.put(match (error, counter) {
             (0, 0) => ecc.volatile_corrected,
@@ -92,13 +87,8 @@ extern "C" fn nvmlDeviceGetFieldValues(device: Handle, count: c_int, values: Out
 }
 
 fn fill_field(gpu: &Gpu, value: &mut nvmlFieldValue_t) {
-    let injected = gpu
-        .errors
-        .get(&format!("nvmlDeviceGetFieldValues/{}", value.fieldId))
-        .copied();
-    let advice = (value.fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
-        .then_some(gpu.recovery_action)
-        .flatten();
+    let injected = gpu.errors.get(&format!("nvmlDeviceGetFieldValues/{}", value.fieldId)).copied();
+    let advice = (value.fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).then_some(gpu.recovery_action).flatten();
     value.nvmlReturn = injected.unwrap_or(0);
     if let Some(action) = advice {
         (value.valueType, value.value) = (UNSIGNED_INT, nvmlValue_t { uiVal: action });
@@ -156,13 +146,8 @@ fn list_processes(
     count: &Out<c_uint>,
     processes: Out<nvmlProcessInfo_t>,
 ) -> Answer {
-    let shown: Vec<nvmlProcessInfo_t> = device
-        .gpu
-        .processes
-        .iter()
-        .filter(|process| shows(device, context, process))
-        .map(info)
-        .collect();
+    let shown: Vec<nvmlProcessInfo_t> =
+        device.gpu.processes.iter().filter(|process| shows(device, context, process)).map(info).collect();
     let room = count.get()? as usize;
     count.put(c_uint::try_from(shown.len()).map_err(|_| UNKNOWN)?)?;
     if room < shown.len() {
@@ -176,18 +161,14 @@ fn list_processes(
 }
 
 fn shows(device: &Device<'_>, context: Context, process: &Process) -> bool {
-    let here = device
-        .mig
-        .is_none_or(|(_, instance)| process.gpu_instance == Some(instance.gpu_instance));
+    let here = device.mig.is_none_or(|(_, instance)| process.gpu_instance == Some(instance.gpu_instance));
     here && process.context == context
 }
 
 fn info(process: &Process) -> nvmlProcessInfo_t {
     nvmlProcessInfo_t {
         pid: process.pid,
-        usedGpuMemory: process
-            .used_memory_bytes
-            .unwrap_or(i64::from(NVML_VALUE_NOT_AVAILABLE).cast_unsigned()),
+        usedGpuMemory: process.used_memory_bytes.unwrap_or(i64::from(NVML_VALUE_NOT_AVAILABLE).cast_unsigned()),
         gpuInstanceId: process.gpu_instance.unwrap_or(u32::MAX),
         computeInstanceId: process.compute_instance.unwrap_or(u32::MAX),
     }

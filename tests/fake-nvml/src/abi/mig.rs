@@ -41,19 +41,13 @@ extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, index: c_uint,
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceIsMigDeviceHandle(device: Handle, is_mig: Out<c_uint>) -> nvmlReturn_t {
-    device_call("nvmlDeviceIsMigDeviceHandle", device, |_, device| {
-        is_mig.put(device.mig.is_some().into())
-    })
+    device_call("nvmlDeviceIsMigDeviceHandle", device, |_, device| is_mig.put(device.mig.is_some().into()))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig: Handle, device: Out<Handle>) -> nvmlReturn_t {
     device_call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", mig, |_, mig| {
-        if mig.mig.is_none() {
-            Err(INVALID_ARGUMENT)
-        } else {
-            device.put(Handle::gpu(mig.index))
-        }
+        if mig.mig.is_none() { Err(INVALID_ARGUMENT) } else { device.put(Handle::gpu(mig.index)) }
     })
 }
 

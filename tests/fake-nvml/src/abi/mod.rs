@@ -43,10 +43,7 @@ struct Client {
     handle: Option<File>,
 }
 
-static CLIENT: Mutex<Client> = Mutex::new(Client {
-    initialised: 0,
-    handle: None,
-});
+static CLIENT: Mutex<Client> = Mutex::new(Client { initialised: 0, handle: None });
 
 fn client() -> MutexGuard<'static, Client> {
     CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -66,9 +63,7 @@ impl Handle {
     }
 
     fn mig(gpu: usize, index: u32) -> Self {
-        Self(std::ptr::without_provenance_mut(
-            Self::gpu(gpu).0.addr() + 1 + index as usize,
-        ))
+        Self(std::ptr::without_provenance_mut(Self::gpu(gpu).0.addr() + 1 + index as usize))
     }
 
     /// The GPU's index, and the MIG device's index where it is one.
@@ -94,23 +89,13 @@ impl<'state> Device<'state> {
             return Ok(Self { index, gpu, mig: None });
         };
         let instances = gpu.mig.as_ref().filter(|mig| mig.enabled).map(|mig| &mig.instances);
-        let instance = instances
-            .and_then(|instances| instances.get(&mig_index))
-            .ok_or(INVALID_ARGUMENT)?;
-        Ok(Self {
-            index,
-            gpu,
-            mig: Some((mig_index, instance)),
-        })
+        let instance = instances.and_then(|instances| instances.get(&mig_index)).ok_or(INVALID_ARGUMENT)?;
+        Ok(Self { index, gpu, mig: Some((mig_index, instance)) })
     }
 
     /// Errs for a MIG device, for functions that only a whole GPU has.
     fn whole(&self) -> Answer<&'state Gpu> {
-        if self.mig.is_some() {
-            Err(NOT_SUPPORTED)
-        } else {
-            Ok(self.gpu)
-        }
+        if self.mig.is_some() { Err(NOT_SUPPORTED) } else { Ok(self.gpu) }
     }
 }
 
@@ -141,11 +126,7 @@ impl<T> Out<T> {
 impl Out<c_uint> {
     fn get(&self) -> Answer<c_uint> {
         // SAFETY: NVML's contract: a pointer to a count is null or points to one.
-        if self.0.is_null() {
-            Err(INVALID_ARGUMENT)
-        } else {
-            Ok(unsafe { self.0.read() })
-        }
+        if self.0.is_null() { Err(INVALID_ARGUMENT) } else { Ok(unsafe { self.0.read() }) }
     }
 }
 
@@ -224,9 +205,7 @@ fn load() -> Answer<State> {
 }
 
 fn state_file() -> Option<PathBuf> {
-    std::env::var_os(STATE_VARIABLE)
-        .map(PathBuf::from)
-        .or_else(|| Some(own_file()?.with_file_name(STATE_FILE)))
+    std::env::var_os(STATE_VARIABLE).map(PathBuf::from).or_else(|| Some(own_file()?.with_file_name(STATE_FILE)))
 }
 
 /// The file that this library was loaded from.

@@ -49,23 +49,17 @@ extern "C" fn nvmlShutdown() -> nvmlReturn_t {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlSystemGetDriverVersion(version: Out<c_char>, length: c_uint) -> nvmlReturn_t {
-    system_call("nvmlSystemGetDriverVersion", |state| {
-        version.put_text(length, &state.driver_version)
-    })
+    system_call("nvmlSystemGetDriverVersion", |state| version.put_text(length, &state.driver_version))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlSystemGetNVMLVersion(version: Out<c_char>, length: c_uint) -> nvmlReturn_t {
-    system_call("nvmlSystemGetNVMLVersion", |state| {
-        version.put_text(length, &state.nvml_version)
-    })
+    system_call("nvmlSystemGetNVMLVersion", |state| version.put_text(length, &state.nvml_version))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: Out<c_int>) -> nvmlReturn_t {
-    system_call("nvmlSystemGetCudaDriverVersion_v2", |state| {
-        version.put(state.cuda_version)
-    })
+    system_call("nvmlSystemGetCudaDriverVersion_v2", |state| version.put(state.cuda_version))
 }
 
 #[unsafe(no_mangle)]

@@ -56,15 +56,8 @@ pub fn state_file() -> PathBuf {
         return PathBuf::from(path);
     }
     let program = env::current_exe().unwrap_or_default();
-    let candidates = program
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join(STATE_FILE));
-    candidates
-        .into_iter()
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| PathBuf::from(STATE_FILE))
+    let candidates = program.ancestors().skip(1).take(2).map(|folder| folder.join(STATE_FILE));
+    candidates.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(STATE_FILE))
 }
 
 /// Runs with these arguments (the program's name left out) on a state file.
@@ -77,10 +70,7 @@ pub fn run(arguments: &[String], state_file: &Path) -> Outcome {
     let (text, code) = if smi.library_missing {
         (NO_LIBRARY.to_owned(), exit::NO_LIBRARY)
     } else {
-        match (
-            Request::parse(arguments),
-            state.filter(|state| state.init.unwrap_or(0) == 0),
-        ) {
+        match (Request::parse(arguments), state.filter(|state| state.init.unwrap_or(0) == 0)) {
             (Err(complaint), _) => (complaint, exit::ARGUMENT),
             (Ok(_), None) => (NO_DRIVER.to_owned(), exit::NO_DRIVER),
             (Ok(request), Some(state)) => request.answer(&state, state_file),
@@ -115,36 +105,23 @@ impl Request {
         let (mut only, mut actions, mut format) = (Vec::new(), Vec::new(), None);
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
-            let (name, inline) = argument
-                .split_once('=')
-                .map_or((argument.as_str(), None), |(name, value)| (name, Some(value)));
-            let mut value = || {
-                inline
-                    .map(str::to_owned)
-                    .or_else(|| rest.next().cloned())
-                    .ok_or_else(invalid_combination)
-            };
+            let (name, inline) =
+                argument.split_once('=').map_or((argument.as_str(), None), |(name, value)| (name, Some(value)));
+            let mut value =
+                || inline.map(str::to_owned).or_else(|| rest.next().cloned()).ok_or_else(invalid_combination);
             match name {
                 "-r" | "--gpu-reset" => actions.push(Action::Reset),
                 "-L" | "--list-gpus" => actions.push(Action::List),
                 "-pm" | "--persistence-mode" => actions.push(Action::SetPersistence(switch(&value()?)?)),
-                "--query-gpu" => actions.push(Action::Query {
-                    fields: split(&value()?),
-                    header: true,
-                }),
+                "--query-gpu" => actions.push(Action::Query { fields: split(&value()?), header: true }),
                 "-i" | "--id" => only = split(&value()?),
                 "--format" => format = Some(split(&value()?)),
                 _ => {
-                    return Err(format!(
-                        "Invalid option: \"{argument}\". Please run 'nvidia-smi -h' for help.\n\n"
-                    ));
+                    return Err(format!("Invalid option: \"{argument}\". Please run 'nvidia-smi -h' for help.\n\n"));
                 }
             }
         }
-        let mut action = actions
-            .pop()
-            .filter(|_| actions.is_empty())
-            .ok_or_else(invalid_combination)?;
+        let mut action = actions.pop().filter(|_| actions.is_empty()).ok_or_else(invalid_combination)?;
         match (&mut action, format) {
             (Action::Query { header, .. }, Some(format)) => *header = has_header(&format)?,
             (Action::Query { .. }, None) | (_, Some(_)) => return Err(invalid_combination()),
@@ -168,12 +145,7 @@ impl Request {
     /// Indexes of the GPUs meant; none where one does not exist or there are none at all.
     fn targets(&self, state: &State) -> Option<Vec<usize>> {
         let all = || (0..state.gpus.len()).collect();
-        let named = || {
-            self.only
-                .iter()
-                .map(|name| find(state, name))
-                .collect::<Option<Vec<_>>>()
-        };
+        let named = || self.only.iter().map(|name| find(state, name)).collect::<Option<Vec<_>>>();
         let targets = if self.only.is_empty() { all() } else { named()? };
         (!targets.is_empty()).then_some(targets)
     }
@@ -191,10 +163,7 @@ fn find(state: &State, name: &str) -> Option<usize> {
 
 /// Only CSV is played.
 fn has_header(format: &[String]) -> Result<bool, String> {
-    match format
-        .iter()
-        .find(|part| !["csv", "noheader", "nounits"].contains(&part.as_str()))
-    {
+    match format.iter().find(|part| !["csv", "noheader", "nounits"].contains(&part.as_str())) {
         Some(unknown) => Err(format!("\"{unknown}\" is not a valid format option.\n\n")),
         None if format.iter().any(|part| part == "csv") => Ok(!format.iter().any(|part| part == "noheader")),
         None => Err(invalid_combination()),
@@ -209,9 +178,9 @@ fn switch(value: &str) -> Result<bool, String> {
     match value {
         "0" | "DISABLED" => Ok(false),
         "1" | "ENABLED" => Ok(true),
-        _ => Err(format!(
-            "\"{value}\" is not a valid persistence mode value. Please run 'nvidia-smi -h' for help.\n\n"
-        )),
+        _ => {
+            Err(format!("\"{value}\" is not a valid persistence mode value. Please run 'nvidia-smi -h' for help.\n\n"))
+        }
     }
 }
 

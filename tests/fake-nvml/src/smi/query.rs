@@ -19,11 +19,7 @@ pub(super) fn list(state: &State, targets: &[usize]) -> (String, u8) {
         }
         let _ = writeln!(text, "GPU {index}: {} (UUID: {})", gpu.name, gpu.uuid);
         for (mig_index, mig) in gpu.mig.iter().filter(|mig| mig.enabled).flat_map(|mig| &mig.instances) {
-            let _ = writeln!(
-                text,
-                "  MIG {:<12} Device {mig_index:>2}: (UUID: {})",
-                mig.profile, mig.uuid
-            );
+            let _ = writeln!(text, "  MIG {:<12} Device {mig_index:>2}: (UUID: {})", mig.profile, mig.uuid);
         }
     }
     (text, code)
@@ -31,11 +27,7 @@ pub(super) fn list(state: &State, targets: &[usize]) -> (String, u8) {
 
 /// A CSV with a space after each comma, as the real one writes it.
 pub(super) fn query(state: &State, targets: &[usize], fields: &[String], header: bool) -> (String, u8) {
-    let mut text = if header {
-        fields.join(", ") + "\n"
-    } else {
-        String::new()
-    };
+    let mut text = if header { fields.join(", ") + "\n" } else { String::new() };
     let mut code = exit::OK;
     for index in targets {
         let gpu = &state.gpus[*index];
@@ -44,10 +36,7 @@ pub(super) fn query(state: &State, targets: &[usize], fields: &[String], header:
             match value(state, *index, gpu, field) {
                 Some(value) => row.push(value),
                 None => {
-                    return (
-                        format!("Field \"{field}\" is not a valid field to query.\n\n"),
-                        exit::ARGUMENT,
-                    );
+                    return (format!("Field \"{field}\" is not a valid field to query.\n\n"), exit::ARGUMENT);
                 }
             }
         }

@@ -18,10 +18,7 @@ pub(super) fn set_persistence(state: &State, state_file: &Path, targets: &[usize
         }
         if state.smi.not_root {
             let refusal = format!("Unable to set persistence mode for GPU {bus_id}: Insufficient Permissions\n");
-            return (
-                text + &refusal + "Terminating early due to previous errors.\n",
-                exit::PERMISSION,
-            );
+            return (text + &refusal + "Terminating early due to previous errors.\n", exit::PERMISSION);
         }
         let _ = if gpu.persistence == on {
             writeln!(text, "Persistence mode is already {word} for GPU {bus_id}.")
@@ -50,18 +47,11 @@ pub(super) fn reset(state: &State, state_file: &Path, targets: &[usize]) -> (Str
         Ok(clients) => clients,
         Err(error) => return (format!("Unknown Error: {error}\n"), exit::OTHER),
     };
-    let in_use = if clients.try_lock().is_err() {
-        targets.to_vec()
-    } else {
-        holders(state, targets)
-    };
+    let in_use = if clients.try_lock().is_err() { targets.to_vec() } else { holders(state, targets) };
     if !in_use.is_empty() {
         return (busy(state, &in_use), exit::OTHER);
     }
-    let failed = targets
-        .iter()
-        .filter(|index| state.gpus[**index].reset == ResetAnswer::Fails)
-        .count();
+    let failed = targets.iter().filter(|index| state.gpus[**index].reset == ResetAnswer::Fails).count();
     let change = |state: &mut State| {
         for index in targets {
             after_reset(&mut state.gpus[*index]);
@@ -71,11 +61,7 @@ pub(super) fn reset(state: &State, state_file: &Path, targets: &[usize]) -> (Str
         return (format!("Unknown Error: {error}\n"), exit::OTHER);
     }
     let mut text = String::new();
-    for gpu in targets
-        .iter()
-        .map(|index| &state.gpus[*index])
-        .filter(|gpu| gpu.reset != ResetAnswer::Fails)
-    {
+    for gpu in targets.iter().map(|index| &state.gpus[*index]).filter(|gpu| gpu.reset != ResetAnswer::Fails) {
         let _ = writeln!(text, "GPU {} was successfully reset.", gpu.address().nvml());
     }
     if failed > 0 {
@@ -92,18 +78,13 @@ pub(super) fn reset(state: &State, state_file: &Path, targets: &[usize]) -> (Str
 /// Why this reset cannot be, whoever uses the GPUs.
 fn refusal(state: &State, targets: &[usize]) -> Option<(String, u8)> {
     if state.smi.not_root {
-        return Some((
-            "GPU Reset couldn't run because of insufficient permissions.\n".to_owned(),
-            exit::PERMISSION,
-        ));
+        return Some(("GPU Reset couldn't run because of insufficient permissions.\n".to_owned(), exit::PERMISSION));
     }
     if let Some(error) = &state.smi.fabric_error {
         let text = format!("GPU Reset couldn't run because fabric state could not be determined: {error}\n");
         return Some((text, exit::OTHER));
     }
-    targets
-        .iter()
-        .find_map(|index| gpu_refusal(&state.gpus[*index], targets))
+    targets.iter().find_map(|index| gpu_refusal(&state.gpus[*index], targets))
 }
 
 fn gpu_refusal(gpu: &Gpu, targets: &[usize]) -> Option<(String, u8)> {
@@ -113,24 +94,17 @@ fn gpu_refusal(gpu: &Gpu, targets: &[usize]) -> Option<(String, u8)> {
     }
     match &gpu.reset {
         ResetAnswer::Works | ResetAnswer::Fails => None,
-        ResetAnswer::Unsupported => Some((
-            format!("Resetting GPU {bus_id} is not supported.\n"),
-            exit::NOT_SUPPORTED,
-        )),
-        ResetAnswer::Primary => Some((
-            format!("GPU {bus_id} is the primary GPU and cannot be reset.\n"),
-            exit::NOT_SUPPORTED,
-        )),
+        ResetAnswer::Unsupported => Some((format!("Resetting GPU {bus_id} is not supported.\n"), exit::NOT_SUPPORTED)),
+        ResetAnswer::Primary => {
+            Some((format!("GPU {bus_id} is the primary GPU and cannot be reset.\n"), exit::NOT_SUPPORTED))
+        }
         ResetAnswer::Vgpu => {
             let text = format!("GPU Reset couldn't run because GPU {bus_id} is in vGPU mode.\n");
             Some((text, exit::NOT_SUPPORTED))
         }
         ResetAnswer::PeersNeeded(peers) => {
-            let missing: Vec<String> = peers
-                .iter()
-                .filter(|peer| !targets.contains(&(**peer as usize)))
-                .map(ToString::to_string)
-                .collect();
+            let missing: Vec<String> =
+                peers.iter().filter(|peer| !targets.contains(&(**peer as usize))).map(ToString::to_string).collect();
             let text = format!(
                 "GPU Reset couldn't progress because not all GPUs that must be reset together were named (e.g. NVLink \
                  connected GPUs must be reset together). Please append the following device indexes: {}\n",
@@ -144,11 +118,7 @@ fn gpu_refusal(gpu: &Gpu, targets: &[usize]) -> Option<(String, u8)> {
 /// The targets that are held: by a process, persistence mode, or (for all of them) a compute process elsewhere.
 fn holders(state: &State, targets: &[usize]) -> Vec<usize> {
     let computes = |gpu: &Gpu| gpu.processes.iter().any(|process| process.context == Context::Compute);
-    let elsewhere = state
-        .gpus
-        .iter()
-        .enumerate()
-        .any(|(index, gpu)| !targets.contains(&index) && computes(gpu));
+    let elsewhere = state.gpus.iter().enumerate().any(|(index, gpu)| !targets.contains(&index) && computes(gpu));
     if elsewhere && state.smi.idle_node_needed {
         return targets.to_vec();
     }

@@ -1,0 +1,117 @@
+//! What a node's operator decides: its role, its grants, and where things are. Read from `bcd.toml`.
+//!
+//! **Invariant:** a file that does not fit is refused whole, with the line and the rule; no key is silently ignored.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bc_proto::grants::{Grants, Policy};
+use bc_proto::manifest::Role;
+use bc_proto::pattern::Pattern;
+use serde::Deserialize;
+
+use crate::capability::kernel_log;
+use crate::capability::nvml::LIBRARY;
+
+/// The configuration. Every key has a default; the default grants nothing.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Config {
+    /// What this node is.
+    pub role: Role,
+    /// Which kinds get which grants; see [`Policy`].
+    pub grants: BTreeMap<Pattern, Grants>,
+    /// The root of `proc`, `sys` and `etc`: `/`, or a folder that plays a machine.
+    pub root: PathBuf,
+    /// The NVIDIA management library.
+    pub nvml: Nvml,
+    /// Where the kernel's log is read.
+    pub kernel_log: kernel_log::Source,
+    /// Where compiled kinds are kept; none compiles them at every start.
+    pub cache_dir: Option<PathBuf>,
+    /// What has to outlive the process.
+    pub state_dir: Option<PathBuf>,
+}
+
+/// The NVIDIA management library.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nvml {
+    /// A path, or a name that the loader looks up.
+    pub library: PathBuf,
+}
+
+impl Default for Nvml {
+    fn default() -> Self {
+        Self { library: LIBRARY.into() }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            role: Role::Host,
+            grants: BTreeMap::new(),
+            root: "/".into(),
+            nvml: Nvml::default(),
+            kernel_log: kernel_log::Source::default(),
+            cache_dir: None,
+            state_dir: None,
+        }
+    }
+}
+
+/// Why a configuration was not taken.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Unusable {
+    #[error("{} cannot be read: {error}", path.display())]
+    Unreadable { path: PathBuf, error: std::io::Error },
+    #[error("{} does not fit: {error}", path.display())]
+    Invalid { path: PathBuf, error: Box<toml::de::Error> },
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, Unusable> {
+        read_toml(path)
+    }
+
+    /// The grants as a policy.
+    pub fn policy(&self) -> Policy {
+        Policy { grants: self.grants.clone() }
+    }
+}
+
+/// Reads a file that holds `[grants]` alone.
+pub fn read_policy(path: &Path) -> Result<Policy, Unusable> {
+    read_toml(path)
+}
+
+fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Unusable> {
+    let text = std::fs::read_to_string(path).map_err(|error| Unusable::Unreadable { path: path.into(), error })?;
+    toml::from_str(&text).map_err(|error| Unusable::Invalid { path: path.into(), error: Box::new(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_names_what_it_does_not_understand() {
+        let config: Config = toml::from_str(
+            "role = 'ramdisk'\nkernel-log = { file = 'kernel.log' }\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
+        )
+        .expect("every key is known");
+        assert!(config.policy().grants_of("diag.nvml").nvml.is_some());
+        assert_eq!(config.kernel_log, kernel_log::Source::File("kernel.log".into()));
+        for wrong in ["rolle = 'host'", "role = 'router'", "kernel-log = 'syslog'", "[nvml]\nlib = ''"] {
+            assert!(toml::from_str::<Config>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn promise_22_the_default_configuration_grants_nothing() {
+        assert_eq!(Config::default().policy().grants_of("diag.nvml"), Grants::default());
+    }
+}

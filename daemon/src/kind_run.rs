@@ -1,0 +1,203 @@
+//! One run of a component file on this machine, without a control plane: `bcd kind run` and `better-compute kind run`.
+//!
+//! **Invariant:** it takes the same way as a command would: admission, gate, capabilities, limits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bc_proto::id::{CommandId, NodeId};
+use bc_proto::manifest::Role;
+use bc_proto::rules::admission::Obstacle;
+use bc_runtime::effect::ReportOnly;
+use bc_runtime::v1::wit::log::Level;
+use bc_runtime::{Inspected, LoadError, Mode, Outcome, Report, Run, Watcher};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::config::{self, Config};
+use crate::node::{self, Node};
+
+/// What `kind run` takes.
+#[derive(Debug, Args)]
+pub struct KindRun {
+    /// The component
+    pub file: PathBuf,
+    /// The payload, as JSON
+    #[arg(long, default_value = "{}", value_name = "JSON")]
+    pub payload: String,
+    /// List the effects that it would have, and perform none
+    #[arg(long)]
+    pub plan: bool,
+    /// The node's configuration; without it, the defaults
+    #[arg(long, value_name = "FILE", env = "BCD_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// A file with [grants], in place of the configuration's
+    #[arg(long, value_name = "FILE")]
+    pub grants: Option<PathBuf>,
+    /// Grant whatever the kind's own manifest declares: for trying out a kind that you trust
+    #[arg(long, conflicts_with = "grants")]
+    pub grant_declared: bool,
+    /// End it after this long; the manifest's timeout is the most
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    pub timeout: Option<Duration>,
+    /// Write the host calls and their answers to this file
+    #[arg(long, value_name = "FILE")]
+    pub transcript: Option<PathBuf>,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It ran (or its payload was refused).
+    Ran(Box<Report>),
+    /// It was not loaded.
+    Refused {
+        /// The kind's name.
+        kind: String,
+        /// Everything that stands in its way.
+        obstacles: Vec<Obstacle>,
+    },
+}
+
+impl Attempt {
+    /// The exit code: 0 succeeded, 2 failed, 3 refused, 6 cancelled.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused { .. } => 3,
+            Self::Ran(report) => match report.outcome {
+                Outcome::Succeeded { .. } => 0,
+                Outcome::InvalidPayload { .. } => 3,
+                Outcome::Cancelled => 6,
+                _ => 2,
+            },
+        }
+    }
+}
+
+impl Attempt {
+    /// The report as JSON, in the form that `--json` prints.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Refused { kind, obstacles } => json!({
+                "outcome": "refused",
+                "kind": kind,
+                "obstacles": obstacles
+                    .iter()
+                    .map(|obstacle| json!({ "message": obstacle.to_string(), "remedy": obstacle.remedy() }))
+                    .collect::<Vec<_>>(),
+            }),
+            Self::Ran(report) => {
+                let mut document = serde_json::to_value(&report.outcome).expect("outcomes are JSON objects");
+                document["effects"] = json!(report.effects);
+                document["stats"] = json!({
+                    "hostCalls": report.host_calls,
+                    "droppedLogLines": report.dropped_log_lines,
+                    "cpuUs": report.cpu.as_micros(),
+                    "wallUs": report.wall.as_micros(),
+                    "peakMemoryBytes": report.peak_memory_bytes,
+                });
+                document
+            }
+        }
+    }
+}
+
+/// Runs the kind on a runtime of its own. A host call that hangs (a driver that does not answer) does not keep the process:
+/// its thread is left behind.
+pub fn block_on(run: &KindRun, cancel: CancellationToken) -> anyhow::Result<Attempt> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let attempt = runtime.block_on(async {
+        let interrupted = cancel.clone();
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                interrupted.cancel();
+            }
+        });
+        run.run(cancel).await
+    });
+    runtime.shutdown_background();
+    attempt
+}
+
+impl KindRun {
+    /// Reads the configuration that the arguments name.
+    pub fn node_config(&self) -> anyhow::Result<Config> {
+        let mut config = self.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        if let Some(path) = &self.grants {
+            config.grants = config::read_policy(path)?.grants;
+        }
+        Ok(config)
+    }
+
+    /// Runs the kind. Ends it when `cancel` is cancelled, between two actions.
+    pub async fn run(&self, cancel: CancellationToken) -> anyhow::Result<Attempt> {
+        let payload: Value =
+            serde_json::from_str(&self.payload).map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?;
+        let mut node = Node::new(&self.node_config()?)?;
+        let component = Inspected::read(&self.file)?;
+        let name = component.manifest.name.clone();
+        if self.grant_declared {
+            node.policy.grants.insert(name.as_str().into(), component.manifest.capabilities.clone());
+        }
+        let obstacles = node.obstacles(&component);
+        if !obstacles.is_empty() {
+            return Ok(Attempt::Refused { kind: name, obstacles });
+        }
+        let kind = node.engine.load(&component).map_err(|rejected| LoadError { file: self.file.clone(), rejected })?;
+        let role = node.role;
+        let run = Run {
+            command_id: CommandId::from_uuid(Uuid::nil()).to_string(),
+            node_id: NodeId::from_uuid(Uuid::nil()).to_string(),
+            attempt: 1,
+            payload,
+            timeout: self.timeout,
+            mode: if self.plan { Mode::Plan } else { Mode::Live },
+            record: self.transcript.is_some(),
+            capabilities: node.capabilities.clone(),
+            grants: Arc::new(ArcSwap::from_pointee(node.policy.grants_of(&name))),
+            journal: Arc::new(ReportOnly),
+            cancel,
+            slot: None,
+            watcher: Arc::new(Terminal { role }),
+        };
+        let report = kind.run(run).await;
+        if let (Some(path), Some(transcript)) = (&self.transcript, &report.transcript) {
+            std::fs::write(path, serde_json::to_vec_pretty(transcript)?)
+                .map_err(|error| anyhow::anyhow!("{} cannot be written: {error}", path.display()))?;
+        }
+        Ok(Attempt::Ran(Box::new(report)))
+    }
+}
+
+/// Passes log lines and progress to this process's own log.
+struct Terminal {
+    role: Role,
+}
+
+impl Watcher for Terminal {
+    fn log(&self, level: Level, target: &str, message: &str, fields: &str) {
+        match level {
+            Level::Trace => tracing::trace!(guest = target, fields, "{message}"),
+            Level::Debug => tracing::debug!(guest = target, fields, "{message}"),
+            Level::Info => tracing::info!(guest = target, fields, "{message}"),
+            Level::Warn => tracing::warn!(guest = target, fields, "{message}"),
+            Level::Error => tracing::error!(guest = target, fields, "{message}"),
+        }
+    }
+
+    fn progress(&self, done: u64, total: Option<u64>, unit: &str, message: &str) {
+        tracing::info!(done, total, unit, "{message}");
+    }
+
+    fn now_ms(&self) -> u64 {
+        node::now_ms()
+    }
+
+    fn role(&self) -> String {
+        self.role.to_string()
+    }
+}

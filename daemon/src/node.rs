@@ -1,0 +1,86 @@
+//! This machine as a node: its engine and the capabilities that stand behind its host ABI.
+//!
+//! **Invariant:** what is offered here is real: a capability that this build cannot serve is absent, so that a kind which
+//! needs it is refused when it is loaded and not when it is half done.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use bc_proto::grants::{Capability, Policy};
+use bc_proto::manifest::Role;
+use bc_proto::rules::admission::{Obstacle, Site};
+use bc_runtime::capability::Capabilities;
+use bc_runtime::{Engine, Inspected};
+
+use crate::capability::inventory::MachineInventory;
+use crate::capability::kernel_log::KernelLog;
+use crate::capability::nvml::NvmlLibrary;
+use crate::config::Config;
+
+/// Where the PCI addresses of GPUs are kept, below the state directory.
+const GPU_ADDRESSES: &str = "gpu-addresses.json";
+
+/// The machine.
+pub struct Node {
+    /// Runs its kinds.
+    pub engine: Engine,
+    /// What it is.
+    pub role: Role,
+    /// What its operator grants.
+    pub policy: Policy,
+    /// What stands behind its host ABI.
+    pub capabilities: Capabilities,
+}
+
+impl Node {
+    /// Sets the machine up; touches neither driver nor kernel log yet.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        let engine =
+            Engine::new(&bc_runtime::Config { cache_dir: config.cache_dir.clone(), ..bc_runtime::Config::default() })?;
+        let kernel_log = KernelLog::new(config.kernel_log.clone());
+        let addresses = config.state_dir.as_ref().map(|dir| dir.join(GPU_ADDRESSES));
+        let xids = Box::new(move |uuid_of: &dyn Fn(&str) -> Option<String>| kernel_log.xids(uuid_of));
+        let nvml = Arc::new(NvmlLibrary::new(&config.nvml.library, addresses.as_deref(), xids));
+        let inventory = MachineInventory::new(config.root.clone(), Some(nvml.clone()), now_ms);
+        Ok(Self {
+            engine,
+            role: config.role,
+            policy: config.policy(),
+            capabilities: Capabilities {
+                nvml: Some(nvml),
+                inventory: Some(Arc::new(inventory)),
+                ..Capabilities::default()
+            },
+        })
+    }
+
+    /// The capabilities that are not absent.
+    pub fn offers(&self) -> BTreeSet<Capability> {
+        let has = &self.capabilities;
+        let offered = |capability: &Capability| match capability {
+            Capability::Inventory => has.inventory.is_some(),
+            Capability::Nvml => has.nvml.is_some(),
+            Capability::Gpus => has.gpus.is_some(),
+            Capability::System => has.system.is_some(),
+            Capability::Process => has.process.is_some(),
+            Capability::Upload => has.upload.is_some(),
+            Capability::BlockDevices => has.block_devices.is_some(),
+            Capability::Secrets => has.secrets.is_some(),
+            Capability::Upgrade => has.upgrade.is_some(),
+        };
+        Capability::ALL.into_iter().filter(offered).collect()
+    }
+
+    /// What stands against loading a component here.
+    pub fn obstacles(&self, component: &Inspected) -> Vec<Obstacle> {
+        component.obstacles(&Site { role: self.role, policy: &self.policy, offers: &self.offers() })
+    }
+}
+
+/// This machine's clock, in milliseconds since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "this is the one place of the node that reads the wall clock")]
+pub fn now_ms() -> u64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
