@@ -1,2 +1,46 @@
-//! placeholder
-fn main() {}
+//! The command line `better-compute`.
+
+use std::process::ExitCode;
+
+use better_compute::kind::KindCommand;
+use better_compute::output;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// A WebAssembly-pluggable command runtime for fleets of GPU and bare-metal machines
+#[derive(Parser)]
+#[command(name = "better-compute", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write, build, inspect, check and run command kinds
+    #[command(subcommand)]
+    Kind(KindCommand),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let done = match Cli::parse().command {
+        Command::Kind(command) => command.execute(),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|error| {
+        output::complain(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}

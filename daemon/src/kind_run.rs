@@ -3,23 +3,16 @@
 //! **Invariant:** it takes the same way as a command would: admission, gate, capabilities, limits.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use bc_proto::id::{CommandId, NodeId};
-use bc_proto::manifest::Role;
 use bc_proto::rules::admission::Obstacle;
-use bc_runtime::effect::ReportOnly;
-use bc_runtime::v1::wit::log::Level;
-use bc_runtime::{Inspected, LoadError, Mode, Outcome, Report, Run, Watcher};
+use bc_runtime::{Inspected, LoadError, Mode, Outcome, Report, Run};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::config::{self, Config};
-use crate::node::{self, Node};
+use crate::node::Node;
 
 /// What `kind run` takes.
 #[derive(Debug, Args)]
@@ -148,21 +141,11 @@ impl KindRun {
             return Ok(Attempt::Refused { kind: name, obstacles });
         }
         let kind = node.engine.load(&component).map_err(|rejected| LoadError { file: self.file.clone(), rejected })?;
-        let role = node.role;
         let run = Run {
-            command_id: CommandId::from_uuid(Uuid::nil()).to_string(),
-            node_id: NodeId::from_uuid(Uuid::nil()).to_string(),
-            attempt: 1,
-            payload,
             timeout: self.timeout,
             mode: if self.plan { Mode::Plan } else { Mode::Live },
             record: self.transcript.is_some(),
-            capabilities: node.capabilities.clone(),
-            grants: Arc::new(ArcSwap::from_pointee(node.policy.grants_of(&name))),
-            journal: Arc::new(ReportOnly),
-            cancel,
-            slot: None,
-            watcher: Arc::new(Terminal { role }),
+            ..node.run_of(&kind, payload, cancel)
         };
         let report = kind.run(run).await;
         if let (Some(path), Some(transcript)) = (&self.transcript, &report.transcript) {
@@ -170,34 +153,5 @@ impl KindRun {
                 .map_err(|error| anyhow::anyhow!("{} cannot be written: {error}", path.display()))?;
         }
         Ok(Attempt::Ran(Box::new(report)))
-    }
-}
-
-/// Passes log lines and progress to this process's own log.
-struct Terminal {
-    role: Role,
-}
-
-impl Watcher for Terminal {
-    fn log(&self, level: Level, target: &str, message: &str, fields: &str) {
-        match level {
-            Level::Trace => tracing::trace!(guest = target, fields, "{message}"),
-            Level::Debug => tracing::debug!(guest = target, fields, "{message}"),
-            Level::Info => tracing::info!(guest = target, fields, "{message}"),
-            Level::Warn => tracing::warn!(guest = target, fields, "{message}"),
-            Level::Error => tracing::error!(guest = target, fields, "{message}"),
-        }
-    }
-
-    fn progress(&self, done: u64, total: Option<u64>, unit: &str, message: &str) {
-        tracing::info!(done, total, unit, "{message}");
-    }
-
-    fn now_ms(&self) -> u64 {
-        node::now_ms()
-    }
-
-    fn role(&self) -> String {
-        self.role.to_string()
     }
 }

@@ -7,11 +7,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use arc_swap::ArcSwap;
 use bc_proto::grants::{Capability, Policy};
+use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::admission::{Obstacle, Site};
 use bc_runtime::capability::Capabilities;
-use bc_runtime::{Engine, Inspected};
+use bc_runtime::effect::ReportOnly;
+use bc_runtime::v1::wit::log::Level;
+use bc_runtime::{Engine, Inspected, Kind, Mode, Run, Watcher};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
@@ -76,6 +83,25 @@ impl Node {
     pub fn obstacles(&self, component: &Inspected) -> Vec<Obstacle> {
         component.obstacles(&Site { role: self.role, policy: &self.policy, offers: &self.offers() })
     }
+
+    /// A run that no control plane asked for: on this node, now, with what the policy grants.
+    pub fn run_of(&self, kind: &Kind, payload: Value, cancel: CancellationToken) -> Run {
+        Run {
+            command_id: CommandId::from_uuid(Uuid::nil()).to_string(),
+            node_id: NodeId::from_uuid(Uuid::nil()).to_string(),
+            attempt: 1,
+            payload,
+            timeout: None,
+            mode: Mode::Live,
+            record: false,
+            capabilities: self.capabilities.clone(),
+            grants: Arc::new(ArcSwap::from_pointee(self.policy.grants_of(&kind.manifest().name))),
+            journal: Arc::new(ReportOnly),
+            cancel,
+            slot: None,
+            watcher: Arc::new(OwnLog { role: self.role }),
+        }
+    }
 }
 
 /// This machine's clock, in milliseconds since the Unix epoch.
@@ -83,4 +109,33 @@ impl Node {
 pub fn now_ms() -> u64 {
     let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Passes log lines and progress to this process's own log.
+struct OwnLog {
+    role: Role,
+}
+
+impl Watcher for OwnLog {
+    fn log(&self, level: Level, target: &str, message: &str, fields: &str) {
+        match level {
+            Level::Trace => tracing::trace!(guest = target, fields, "{message}"),
+            Level::Debug => tracing::debug!(guest = target, fields, "{message}"),
+            Level::Info => tracing::info!(guest = target, fields, "{message}"),
+            Level::Warn => tracing::warn!(guest = target, fields, "{message}"),
+            Level::Error => tracing::error!(guest = target, fields, "{message}"),
+        }
+    }
+
+    fn progress(&self, done: u64, total: Option<u64>, unit: &str, message: &str) {
+        tracing::info!(done, total, unit, "{message}");
+    }
+
+    fn now_ms(&self) -> u64 {
+        now_ms()
+    }
+
+    fn role(&self) -> String {
+        self.role.to_string()
+    }
 }

@@ -1,0 +1,81 @@
+//! `kind inspect`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bc_proto::rules::admission::Obstacle;
+use bc_runtime::Inspected;
+use clap::Args;
+use serde_json::json;
+
+use super::REFUSED;
+use crate::output;
+
+/// The arguments.
+#[derive(Debug, Args)]
+pub(super) struct Inspect {
+    /// The component
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let component = match Inspected::read(&self.file) {
+            Ok(component) => component,
+            Err(error) => {
+                output::complain(&format!("{error}\n  → {}", error.rejected.remedy()));
+                return Ok(ExitCode::from(REFUSED));
+            }
+        };
+        let faults = component.faults();
+        output::say(&if self.json { as_json(&component, &faults) } else { as_text(&component, &faults) });
+        Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+    }
+}
+
+fn as_json(component: &Inspected, faults: &[Obstacle]) -> String {
+    let document = json!({
+        "sha256": component.digest,
+        "bytes": component.bytes.len(),
+        "manifest": component.manifest,
+        "imports": component.imports,
+        "exports": component.exports,
+        "faults": faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    });
+    format!("{document:#}")
+}
+
+fn as_text(component: &Inspected, faults: &[Obstacle]) -> String {
+    let manifest = &component.manifest;
+    let word = |value| serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    let words = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+    let traits =
+        manifest.traits.iter().map(|t| serde_json::to_value(t).ok().and_then(|v| v.as_str().map(str::to_owned)));
+    let capabilities = manifest.capabilities.capabilities().into_iter().map(|c| c.interface().to_owned()).collect();
+    let mut text = format!(
+        "{} {}: {}\n  module        {}\n  lane          {}\n  timeout       {}\n  roles         {}\n  traits        {}\n  \
+         capabilities  {}\n  limits        {} of memory, {} of CPU time\n  sha256        {}\n  bytes         {}\n  imports",
+        manifest.name,
+        manifest.version,
+        manifest.summary,
+        manifest.module,
+        word(manifest.lane),
+        manifest.timeout,
+        words(manifest.roles.iter().map(ToString::to_string).collect()),
+        words(traits.flatten().collect()),
+        words(capabilities),
+        manifest.limits.memory,
+        manifest.limits.cpu,
+        component.digest,
+        component.bytes.len(),
+    );
+    text.extend(component.imports.iter().map(|import| format!("\n    {import}")));
+    for example in &manifest.examples {
+        text += &format!("\n  example       {}\n    {}", example.summary, example.payload);
+    }
+    text.extend(faults.iter().map(|fault| format!("\n  fault: {fault}\n    → {}", fault.remedy())));
+    text
+}
