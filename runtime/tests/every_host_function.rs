@@ -184,7 +184,7 @@ fn calls() -> Vec<HostCall> {
             let core = core_module(&resolve, world, &import, &definition);
             let mut module = wat::parse_str(&core).expect("the generated text is right");
             embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).expect("it can be embedded");
-            let component = ComponentEncoder::default().module(&module).and_then(|mut e| e.validate(true).encode());
+            let component = ComponentEncoder::default().module(&module).and_then(|e| e.validate(true).encode());
             let component = component.unwrap_or_else(|error| panic!("{interface}.{function}: {error:#}\n{core}"));
             calls.push(HostCall { name: format!("{interface}.{function}"), interface: interface.clone(), component });
         }

@@ -18,7 +18,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 
 /// The arguments.
 #[derive(Debug, Args)]
-pub(super) struct Build {
+pub struct Build {
     /// Folders that hold a kind.toml and a cargo package
     #[arg(default_value = ".")]
     folders: Vec<PathBuf>,

@@ -14,7 +14,7 @@ use crate::output;
 
 /// The arguments.
 #[derive(Debug, Args)]
-pub(super) struct Check {
+pub struct Check {
     /// The component
     file: PathBuf,
     /// The node's configuration; without it, the defaults, which grant nothing

@@ -13,7 +13,7 @@ use crate::output;
 
 /// The arguments.
 #[derive(Debug, Args)]
-pub(super) struct Inspect {
+pub struct Inspect {
     /// The component
     file: PathBuf,
     /// Print JSON
@@ -22,17 +22,17 @@ pub(super) struct Inspect {
 }
 
 impl Inspect {
-    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self) -> ExitCode {
         let component = match Inspected::read(&self.file) {
             Ok(component) => component,
             Err(error) => {
                 output::complain(&format!("{error}\n  → {}", error.rejected.remedy()));
-                return Ok(ExitCode::from(REFUSED));
+                return ExitCode::from(REFUSED);
             }
         };
         let faults = component.faults();
         output::say(&if self.json { as_json(&component, &faults) } else { as_text(&component, &faults) });
-        Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+        if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
     }
 }
 

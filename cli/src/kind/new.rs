@@ -21,7 +21,7 @@ const BODY: &str = include_str!("../../template/body.rs");
 
 /// The arguments.
 #[derive(Debug, Args)]
-pub(super) struct New {
+pub struct New {
     /// The kind's name, for example `site.fans`
     name: String,
     /// The language

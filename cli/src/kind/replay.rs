@@ -17,7 +17,7 @@ use crate::output;
 
 /// The arguments.
 #[derive(Debug, Args)]
-pub(super) struct Replay {
+pub struct Replay {
     /// What `kind run --transcript` wrote
     transcript: PathBuf,
     /// The component: the one that ran, or a new version of it

@@ -13,7 +13,7 @@ use crate::output;
 /// The arguments.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 succeeded, 1 usage or I/O, 2 failed, 3 refused, 6 cancelled.")]
-pub(super) struct RunCommand {
+pub struct RunCommand {
     #[command(flatten)]
     run: KindRun,
     /// Print JSON

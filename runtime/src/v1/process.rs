@@ -25,10 +25,6 @@ impl RunState {
     }
 
     /// A plan performs what only reads, and with it the calls that go on with it.
-    fn dry<T>(&self, action: Action, dry: T) -> Option<T> {
-        (action == Action::Effect).then_some(dry)
-    }
-
     fn part<T>(&self, handle: u32, dry: T) -> Option<T> {
         (matches!(self.gate.purpose, Purpose::Plan) && handle == PLANNED).then_some(dry)
     }
@@ -56,7 +52,7 @@ impl Host for RunState {
         let process = self.gate.capabilities.process.clone();
         let asked = request.clone();
         let call = self.start_call("run", &asked);
-        let dry = self.dry(call.action, nothing());
+        let dry = (call.action == Action::Effect).then(nothing);
         self.gate.ask(call, described(&asked), dry, process, move |process| process.run(&request)).await
     }
 
@@ -64,7 +60,7 @@ impl Host for RunState {
         let process = self.gate.capabilities.process.clone();
         let asked = request.clone();
         let call = self.start_call("start", &asked);
-        let dry = self.dry(call.action, PLANNED);
+        let dry = (call.action == Action::Effect).then_some(PLANNED);
         self.gate.ask(call, described(&asked), dry, process, move |process| process.start(&request)).await
     }
 

@@ -112,6 +112,7 @@ fn in_that_environment() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "an environment is set for a process of its own")]
 fn the_environment_names_state_and_trace() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (state_file, trace) = (folder.path().join(STATE_FILE), folder.path().join("trace"));

@@ -30,6 +30,7 @@ impl Machine {
         Self::new(&state)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the program is what is tested")]
     fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nvidia-smi"));
         command.args(arguments.split_whitespace()).env(STATE_VARIABLE, self.folder.path().join("state.json"));

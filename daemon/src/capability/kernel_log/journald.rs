@@ -78,6 +78,7 @@ pub(super) fn read(program: &[OsString]) -> Result<Reading, Unreadable> {
     journal.finish(&extent)
 }
 
+#[expect(clippy::disallowed_methods, reason = "journald is read through journalctl")]
 fn start(program: &[OsString]) -> io::Result<Child> {
     let fields = "MESSAGE,MESSAGE_ID,SYSLOG_FACILITY,_TRANSPORT,_SOURCE_MONOTONIC_TIMESTAMP,__MONOTONIC_TIMESTAMP";
     let (program, first) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
