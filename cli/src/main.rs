@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bc_daemon::kind_run;
 use better_compute::kind::KindCommand;
 use better_compute::output;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -32,7 +33,11 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let done = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return kind_run::print_usage(&usage),
+    };
+    let done = match cli.command {
         Command::Kind(command) => command.execute(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut std::io::stdout());
@@ -40,7 +45,8 @@ fn main() -> ExitCode {
         }
     };
     done.unwrap_or_else(|error| {
-        output::complain(&format!("error: {error:#}"));
-        ExitCode::FAILURE
+        let (message, code) = kind_run::explain(&error);
+        output::complain(&message);
+        ExitCode::from(code)
     })
 }

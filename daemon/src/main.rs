@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bc_daemon::kind_run::{Attempt, KindRun};
+use bc_daemon::kind_run::{self, Attempt, KindRun};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
@@ -34,15 +34,19 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let Command::Kind(Kind::Run(run)) = Bcd::parse().command;
-    match bc_daemon::kind_run::block_on(&run, CancellationToken::new()) {
+    let Command::Kind(Kind::Run(run)) = match Bcd::try_parse() {
+        Ok(bcd) => bcd.command,
+        Err(usage) => return kind_run::print_usage(&usage),
+    };
+    match kind_run::block_on(&run, CancellationToken::new()) {
         Ok(attempt) => {
             print(&attempt);
             ExitCode::from(attempt.exit_code())
         }
         Err(error) => {
-            complain(&format!("error: {error:#}"));
-            ExitCode::FAILURE
+            let (message, code) = kind_run::explain(&error);
+            complain(&message);
+            ExitCode::from(code)
         }
     }
 }
