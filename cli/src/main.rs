@@ -29,10 +29,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    bc_daemon::terminal::start_log();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => return kind_run::print_usage(&usage),
@@ -40,7 +37,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Kind(command) => command.execute(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut script);
+            output::say(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
     };

@@ -9,17 +9,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use serde_json::Value;
 
-/// Prints a result.
-#[expect(clippy::print_stdout, reason = "the one place that prints results")]
-pub fn say(text: &str) {
-    println!("{text}");
-}
-
-/// Prints what is not a result: errors, hints, progress.
-#[expect(clippy::print_stderr, reason = "the one place that prints to standard error")]
-pub fn complain(text: &str) {
-    eprintln!("{text}");
-}
+pub use bc_daemon::terminal::{complain, say};
 
 /// A kind's result for people. Results with `checks` (the diagnostics) tell what needs attention and count the rest, what
 /// holds an inventory becomes facts and tables; anything else stays JSON.

@@ -162,6 +162,12 @@ impl KindRun {
             return Ok(Attempt::Refused { kind: name, obstacles });
         }
         let kind = node.engine.load(&component).map_err(|rejected| LoadError { file: self.file.clone(), rejected })?;
+        // As where commands are queued: what the kind's own check refuses does not run.
+        match kind.validate(&payload).await {
+            Ok(problems) if problems.is_empty() => {}
+            Ok(problems) => return Ok(Attempt::Ran(Box::new(Report::invalid_payload(problems)))),
+            Err(outcome) => return Ok(Attempt::Ran(Box::new(Report::without_run(outcome)))),
+        }
         let run = Run {
             timeout: self.timeout,
             mode: if self.plan { Mode::Plan } else { Mode::Live },

@@ -6,3 +6,4 @@ pub mod capability;
 pub mod config;
 pub mod kind_run;
 pub mod node;
+pub mod terminal;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bc_daemon::kind_run::{self, Attempt, KindRun};
+use bc_daemon::terminal::{self, complain, say};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
@@ -30,10 +31,7 @@ enum Kind {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    terminal::start_log();
     let Command::Kind(Kind::Run(run)) = match Bcd::try_parse() {
         Ok(bcd) => bcd.command,
         Err(usage) => return kind_run::print_usage(&usage),
@@ -51,17 +49,11 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what this command is for")]
 fn print(attempt: &Attempt) {
-    println!("{:#}", attempt.to_json());
+    say(&format!("{:#}", attempt.to_json()));
     if let Attempt::Refused { kind, obstacles } = attempt {
         for obstacle in obstacles {
             complain(&format!("{kind}: {obstacle}\n{}", obstacle.remedy()));
         }
     }
-}
-
-#[expect(clippy::print_stderr, reason = "errors of a command line go to standard error")]
-fn complain(message: &str) {
-    eprintln!("{message}");
 }

@@ -188,6 +188,9 @@ impl Gate {
                 if let Some(dry) = dry {
                     return Ok(dry);
                 }
+                if call.action == Action::Effect {
+                    return Err(Stop::Host(format!("{} has no dry answer for a plan", call.name())).into());
+                }
             }
             Purpose::Replay(replay) if call.recorded() => {
                 let answer = replay.answer(&call.name(), &args()).map_err(|p| Stop::Diverged(p.to_string()))?;
@@ -266,6 +269,14 @@ impl Gate {
                 .map_err(|denied| Stop::Denied(denied.to_string()))?;
         }
         self.still_wanted()
+    }
+
+    /// In a replay, the recorded call that was not made.
+    pub(crate) fn left_to_replay(&self) -> Option<&str> {
+        match &self.purpose {
+            Purpose::Replay(replay) => replay.next(),
+            _ => None,
+        }
     }
 
     /// Between actions: is the run still to go on?

@@ -94,7 +94,7 @@ impl Kind {
     pub async fn run(&self, run: Run) -> Report {
         let problems = self.schema_problems(&run.payload);
         if !problems.is_empty() {
-            return Report::without_run(Outcome::InvalidPayload { problems });
+            return Report::invalid_payload(problems);
         }
         let _permit = self.0.engine.runs().acquire().await.expect("the semaphore is never closed");
         let _ticking = self.0.engine.ticking();
@@ -133,6 +133,12 @@ impl Kind {
         let ended = ended.unwrap_or_else(|_| Err(Stop::Deadline { during: None }.into()));
         let RunState { gate, limiter } = store.into_data();
         let outcome = match ended {
+            Ok(_) if gate.left_to_replay().is_some() => Outcome::Diverged {
+                message: format!(
+                    "it ended where the recorded run called {}",
+                    gate.left_to_replay().unwrap_or_default()
+                ),
+            },
             Ok(Ok(result)) => self.result(&result),
             Ok(Err(failure)) => Outcome::GuestFailure(failure.into()),
             Err(error) => classify(&error, &gate, self.0.manifest.limits.memory.0),
@@ -230,7 +236,13 @@ impl Kind {
 }
 
 impl Report {
-    fn without_run(outcome: Outcome) -> Self {
+    /// The report of a run that did not take place, since its payload has problems.
+    pub fn invalid_payload(problems: Vec<Problem>) -> Self {
+        Self::without_run(Outcome::InvalidPayload { problems })
+    }
+
+    /// The report of a run that did not take place.
+    pub fn without_run(outcome: Outcome) -> Self {
         Self {
             outcome,
             effects: Vec::new(),

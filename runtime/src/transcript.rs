@@ -50,6 +50,11 @@ impl Replay {
         Self(transcript.calls.into())
     }
 
+    /// The recorded call that comes next, if there is one.
+    pub(crate) fn next(&self) -> Option<&str> {
+        self.0.front().map(|entry| entry.call.as_str())
+    }
+
     /// The recorded answer to a call, if it is the one that comes next. Log lines and progress may differ: they have no
     /// answer that the guest could see.
     pub(crate) fn answer(&mut self, call: &str, args: &Value) -> Result<Value, Problem> {

@@ -33,8 +33,8 @@ pub(crate) fn run(shell: &Shell) -> anyhow::Result<()> {
         }
     }
     say(&format!(
-        "\nTry next, in {}:\n  better-compute kind run {}/diag.nvml.wasm --config bcd.toml --json\n  nvidia-smi \
-         --gpu-reset -i 0   (the simulated one, in bin/)\nThe programs are in {}.",
+        "\nTry next, in {}:\n  better-compute kind run {}/diag.nvml.wasm --config bcd.toml --json\n  bin/nvidia-smi -pm 0 && \
+         bin/nvidia-smi --gpu-reset -i 1   (the simulated one: the pending remap of GPU 1 is gone afterwards)\nThe programs are in {}.",
         simulated.display(),
         kinds.display(),
         bin.display()

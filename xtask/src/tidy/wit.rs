@@ -4,6 +4,7 @@
 //! be improved; a record, a function or a name may not: components in the field were built against them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::Path;
 
@@ -39,9 +40,9 @@ pub(super) fn broken(root: &Path) -> anyhow::Result<Vec<String>> {
 pub(crate) fn release(root: &Path) -> anyhow::Result<()> {
     let mut released = released(root)?;
     for (package, digest) in packages(root)? {
-        if !released.contains_key(&package) {
-            say(&format!("{package} is now released"));
-            released.insert(package, digest);
+        if let Entry::Vacant(unrecorded) = released.entry(package) {
+            say(&format!("{} is now released", unrecorded.key()));
+            unrecorded.insert(digest);
         }
     }
     let header = "# SHA-256 of each released WIT package without its documentation. `cargo xtask tidy release-wit` adds lines;\n\
