@@ -3,3 +3,4 @@
 //! **Invariant:** nothing here is async, reads a clock or a file, or knows a database or a WebAssembly engine.
 
 pub mod admission;
+pub mod plugins;
