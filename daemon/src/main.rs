@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bc_daemon::kind_plugins::{KindList, KindWatch};
 use bc_daemon::kind_run::{Attempt, KindRun};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,12 @@ enum Kind {
     ///
     /// Exit codes: 0 succeeded, 1 usage or I/O, 2 failed, 3 refused, 6 cancelled.
     Run(KindRun),
+    /// Say which kinds of a plugin directory this node would serve, and why not the others
+    ///
+    /// Exit codes: 0 all of them, 1 usage or I/O, 3 some are refused.
+    List(KindList),
+    /// Follow a plugin directory as the daemon does, and print each change as one line of JSON, until interrupted
+    Watch(KindWatch),
 }
 
 fn main() -> ExitCode {
@@ -34,12 +41,17 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let Command::Kind(Kind::Run(run)) = Bcd::parse().command;
-    match bc_daemon::kind_run::block_on(&run, CancellationToken::new()) {
-        Ok(attempt) => {
+    let Command::Kind(kind) = Bcd::parse().command;
+    let done = match kind {
+        Kind::Run(run) => bc_daemon::kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);
-            ExitCode::from(attempt.exit_code())
-        }
+            attempt.exit_code()
+        }),
+        Kind::List(list) => list.block_on(),
+        Kind::Watch(watch) => watch.block_on().map(|()| 0),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             complain(&format!("error: {error:#}"));
             ExitCode::FAILURE

@@ -4,11 +4,13 @@
 //! file is either served, a copy of what is served, or refused with a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use semver::Version;
+use serde::Serialize;
 
 /// A version of a kind, as one component.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Release {
     /// The kind's name.
     pub kind: String,
@@ -16,6 +18,12 @@ pub struct Release {
     pub version: Version,
     /// SHA-256 of the component, 64 lower-case hex digits.
     pub digest: String,
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.version)
+    }
 }
 
 /// Why a file cannot be served.
@@ -186,19 +194,18 @@ fn refuse(file: File<'_>, ranked: &Ranked<'_>, next: Option<&Served>) -> Option<
     if next.is_some_and(|next| next.release.digest == file.release.digest) {
         return None;
     }
-    let Release { kind, version, .. } = file.release;
     let rivals = ranked.ambiguous.iter().find(|equals| equals.iter().any(|rival| rival.name == file.name));
     let (reason, remedy) = match (rivals, next) {
         (Some(equals), _) => {
             let names: BTreeSet<_> = equals.iter().map(|rival| rival.name).collect();
             let names = names.into_iter().collect::<Vec<_>>().join(" and ");
             (
-                format!("{names} are different components of {kind} {version}"),
+                format!("{names} are different components of {}", file.release),
                 "keep one of them, or give one a higher version",
             )
         }
         (None, Some(next)) => (
-            format!("{kind} {} from {} is served instead", next.release.version, next.file),
+            format!("{} from {} is served instead", next.release, next.file),
             "remove the file that is not wanted, or give the wanted one a higher version",
         ),
         (None, None) => unreachable!("a kind with an unambiguous file is served"),

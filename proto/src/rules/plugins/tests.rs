@@ -97,7 +97,7 @@ fn found() -> impl Strategy<Value = Result<Release, Rejection>> {
     let rejection = |release| Rejection { release, reason: String::new(), remedy: String::new() };
     prop_oneof![
         3 => component().prop_map(Ok),
-        1 => proptest::option::of(component()).prop_map(move |release| Err(rejection(release))),
+        1 => proptest::option::of(component()).prop_map(rejection).prop_map(Err),
     ]
 }
 
