@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::config::Config;
 use crate::node::Node;
-use crate::plugins::{Change, Plugins};
+use crate::plugins::{Change, OpenError, Plugins};
 
 /// The exit code when something was refused.
 const REFUSED: u8 = 3;
@@ -46,25 +46,29 @@ pub struct KindWatch {
 }
 
 impl Source {
-    /// Loads what the directory holds; the changes come through the channel.
-    async fn open(&self) -> anyhow::Result<(Plugins, UnboundedReceiver<Change>)> {
+    /// The directory, and the node that it is for.
+    fn resolve(&self) -> anyhow::Result<(PathBuf, Arc<Node>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
         let dir = self.plugin_dir.as_ref().or(config.plugin_dir.as_ref()).ok_or_else(|| {
             anyhow!("no plugin directory is named\n  → give --plugin-dir, or set plugin-dir in the configuration")
         })?;
-        let (reports, changes) = unbounded_channel();
-        let report = move |change| drop(reports.send(change));
-        let plugins = Plugins::open(dir, Arc::new(Node::new(&config)?), report).await;
-        plugins.map(|plugins| (plugins, changes)).map_err(|error| anyhow!("{error}\n  → {}", error.remedy()))
+        Ok((dir.clone(), Arc::new(Node::new(&config)?)))
     }
+}
+
+fn with_remedy(error: &OpenError) -> anyhow::Error {
+    anyhow!("{error}\n  → {}", error.remedy())
 }
 
 impl KindList {
     /// Lists. Answers the exit code.
     pub fn block_on(&self) -> anyhow::Result<u8> {
         runtime()?.block_on(async {
-            let (plugins, mut changes) = self.source.open().await?;
-            drop(plugins);
+            let (dir, node) = self.source.resolve()?;
+            let (reports, mut changes) = unbounded_channel();
+            let report = move |change| drop(reports.send(change));
+            // With the plugins goes the sender: what was reported is the list.
+            drop(Plugins::open(&dir, node, report).await.map_err(|error| with_remedy(&error))?);
             let mut code = 0;
             let mut out = io::stdout().lock();
             while let Some(change) = changes.recv().await {
@@ -90,7 +94,11 @@ impl KindWatch {
             // Heard from here on, so that an interrupt during the first load ends it properly too.
             let interrupted = tokio::signal::ctrl_c();
             let watching = async {
-                let (plugins, mut changes) = self.source.open().await?;
+                let (dir, node) = self.source.resolve()?;
+                let (reports, mut changes) = unbounded_channel();
+                let report = move |change| drop(reports.send(change));
+                let watched = Plugins::watch(&dir, node, report).await;
+                let (_, watching) = watched.map_err(|error| with_remedy(&error))?;
                 let printing = async {
                     while let Some(change) = changes.recv().await {
                         if writeln!(io::stdout(), "{}", change.to_json()).is_err() {
@@ -99,9 +107,7 @@ impl KindWatch {
                     }
                 };
                 tokio::select! {
-                    failed = plugins.follow() => match failed {
-                        Err(error) => Err(anyhow!("{error}\n  → {}", error.remedy())),
-                    },
+                    never = watching.follow() => match never {},
                     () = printing => Ok(()),
                 }
             };

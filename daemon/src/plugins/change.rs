@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bc_proto::rules::plugins::{Action, Rejection, Release};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// A change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,6 +15,7 @@ pub enum Change {
     /// A kind is served that was not.
     Loaded {
         /// The component.
+        #[serde(serialize_with = "as_shown")]
         file: PathBuf,
         /// What it holds.
         #[serde(flatten)]
@@ -23,6 +24,7 @@ pub enum Change {
     /// New commands get another release; running ones end on the one they started on.
     Replaced {
         /// The component that took over.
+        #[serde(serialize_with = "as_shown")]
         file: PathBuf,
         /// What it holds.
         #[serde(flatten)]
@@ -33,6 +35,7 @@ pub enum Change {
     /// A kind is served no more: its file is gone.
     Retired {
         /// The component that it was loaded from.
+        #[serde(serialize_with = "as_shown")]
         file: PathBuf,
         /// What it held.
         #[serde(flatten)]
@@ -41,6 +44,7 @@ pub enum Change {
     /// A file is not served.
     Refused {
         /// The file; the directory itself when that cannot be read.
+        #[serde(serialize_with = "as_shown")]
         file: PathBuf,
         /// What it says it is, where it says so legibly.
         #[serde(flatten)]
@@ -82,7 +86,7 @@ impl Change {
 
     /// The change as one line of JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("component names are UTF-8, and so is the directory's on the command line")
+        serde_json::to_string(self).expect("a change has string keys and no maps")
     }
 
     /// Writes it to this process's own log.
@@ -93,6 +97,11 @@ impl Change {
             tracing::info!("{self}");
         }
     }
+}
+
+/// Paths need not be UTF-8; a change has to be told nevertheless.
+fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl fmt::Display for Change {

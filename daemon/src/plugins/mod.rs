@@ -7,6 +7,7 @@
 //! reported and changes nothing.
 
 mod change;
+mod error;
 mod scan;
 mod watch;
 
@@ -21,7 +22,7 @@ use bc_proto::rules::plugins::{self as rules, Action, Directory, Serving};
 use bc_runtime::Kind;
 
 pub use self::change::Change;
-pub use self::watch::Unwatchable;
+pub use self::error::OpenError;
 use crate::node::Node;
 
 /// The directory and what is served from it. Clones are handles to one.
@@ -46,25 +47,10 @@ struct State {
     refused: BTreeMap<PathBuf, Change>,
 }
 
-/// The directory is not there, or not readable.
-#[derive(Debug, thiserror::Error)]
-#[error("the plugin directory {} cannot be read: {error}", dir.display())]
-pub struct Unreadable {
-    /// The directory.
-    pub dir: PathBuf,
-    /// What the system says.
-    pub error: io::Error,
-}
-
-impl Unreadable {
-    /// What to do about it.
-    pub fn remedy(&self) -> String {
-        match self.error.kind() {
-            io::ErrorKind::NotFound => format!("create it (`mkdir -p {}`), or name another one", self.dir.display()),
-            io::ErrorKind::PermissionDenied => "let the user that bcd runs as read and search it".into(),
-            _ => "name a directory that holds component files".into(),
-        }
-    }
+/// A directory under watch.
+pub struct Watching {
+    watch: watch::Watch,
+    plugins: Plugins,
 }
 
 impl Plugins {
@@ -76,8 +62,8 @@ impl Plugins {
         dir: &Path,
         node: Arc<Node>,
         on_change: impl Fn(Change) + Send + Sync + 'static,
-    ) -> Result<Self, Unreadable> {
-        let unreadable = |error| Unreadable { dir: dir.to_owned(), error };
+    ) -> Result<Self, OpenError> {
+        let unreadable = |error| OpenError::Unreadable { dir: dir.to_owned(), error };
         let dir = std::path::absolute(dir).map_err(unreadable)?;
         let plugins = Self(Arc::new(Inner {
             dir,
@@ -88,6 +74,24 @@ impl Plugins {
         }));
         plugins.on_own_thread(Inner::load_changes).await.map_err(unreadable)?;
         Ok(plugins)
+    }
+
+    /// The same, and watches the directory from before it is read: [`Watching::follow`] misses nothing.
+    ///
+    /// Errors as well when the system does not let it watch.
+    pub async fn watch(
+        dir: &Path,
+        node: Arc<Node>,
+        on_change: impl Fn(Change) + Send + Sync + 'static,
+    ) -> Result<(Self, Watching), OpenError> {
+        let unreadable = |error| OpenError::Unreadable { dir: dir.to_owned(), error };
+        let absolute = std::path::absolute(dir).map_err(unreadable)?;
+        // Says better than the watcher what is wrong with it.
+        std::fs::read_dir(&absolute).map_err(unreadable)?;
+        let unwatchable = |error| OpenError::Unwatchable { dir: dir.to_owned(), error };
+        let watch = watch::Watch::start(&absolute).map_err(unwatchable)?;
+        let plugins = Self::open(dir, node, on_change).await?;
+        Ok((plugins.clone(), Watching { watch, plugins }))
     }
 
     /// The kind of a name, as it is served to new commands now.
@@ -110,25 +114,22 @@ impl Plugins {
         .await;
     }
 
-    /// Follows the directory until it is dropped: waits for changes to come to rest, and rescans. Does nothing in between.
-    ///
-    /// Errors when the system does not let it watch.
-    pub async fn follow(&self) -> Result<Infallible, Unwatchable> {
-        let watch = &mut watch::Watch::start(&self.0.dir)?;
-        // What changed between opening and watching was not seen by either.
-        self.rescan().await;
-        loop {
-            watch.settled().await;
-            self.rescan().await;
-        }
-    }
-
     /// Reading and compiling block. Goes on to its end when the caller is dropped.
     async fn on_own_thread<T: Send + 'static>(&self, work: impl FnOnce(&Inner) -> T + Send + 'static) -> T {
         let inner = Arc::clone(&self.0);
         match tokio::task::spawn_blocking(move || work(&inner)).await {
             Ok(done) => done,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
+impl Watching {
+    /// Follows the directory until it is dropped: waits for changes to come to rest, and rescans. Does nothing in between.
+    pub async fn follow(mut self) -> Infallible {
+        loop {
+            self.watch.settled().await;
+            self.plugins.rescan().await;
         }
     }
 }
@@ -187,7 +188,7 @@ impl Inner {
     }
 
     fn report_unreadable(&self, error: io::Error) {
-        let unreadable = Unreadable { dir: self.dir.clone(), error };
+        let unreadable = OpenError::Unreadable { dir: self.dir.clone(), error };
         let change = Change::Refused {
             file: self.dir.clone(),
             release: None,

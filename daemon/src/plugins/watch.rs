@@ -5,7 +5,6 @@
 //!
 //! **Invariant:** reading the directory causes no event that counts, and without one nothing runs.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,30 +20,6 @@ const QUIET: Duration = Duration::from_millis(200);
 
 /// How long changes may go on before the directory is read nevertheless.
 const LONGEST: Duration = Duration::from_secs(2);
-
-/// The system does not let the directory be watched.
-#[derive(Debug, thiserror::Error)]
-#[error("the plugin directory {} cannot be watched: {error}", dir.display())]
-pub struct Unwatchable {
-    /// The directory.
-    pub dir: PathBuf,
-    /// What the system says.
-    pub error: notify::Error,
-}
-
-impl Unwatchable {
-    /// What to do about it.
-    pub fn remedy(&self) -> String {
-        match &self.error.kind {
-            notify::ErrorKind::MaxFilesWatch => "raise the sysctl fs.inotify.max_user_watches".into(),
-            notify::ErrorKind::PathNotFound => format!("create it (`mkdir -p {}`)", self.dir.display()),
-            notify::ErrorKind::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                "let the user that bcd runs as read it".into()
-            }
-            _ => "raise the sysctl fs.inotify.max_user_instances, or end programs that watch files".into(),
-        }
-    }
-}
 
 /// A directory under watch, until it is dropped.
 pub(super) struct Watch {
@@ -63,12 +38,11 @@ struct Seen {
 
 impl Watch {
     /// Begins to watch; `dir` is absolute.
-    pub(super) fn start(dir: &Path) -> Result<Self, Unwatchable> {
-        let unwatchable = |error| Unwatchable { dir: dir.to_owned(), error };
+    pub(super) fn start(dir: &Path) -> notify::Result<Self> {
         let seen = Arc::new(Seen::default());
         let (heard, of) = (Arc::clone(&seen), dir.to_owned());
-        let mut watcher = notify::recommended_watcher(move |event| heard.event(event, &of)).map_err(unwatchable)?;
-        watcher.watch(dir, RecursiveMode::NonRecursive).map_err(unwatchable)?;
+        let mut watcher = notify::recommended_watcher(move |event| heard.event(event, &of))?;
+        watcher.watch(dir, RecursiveMode::NonRecursive)?;
         if let Some(parent) = dir.parent()
             && let Err(error) = watcher.watch(parent, RecursiveMode::NonRecursive)
         {
