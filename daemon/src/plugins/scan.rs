@@ -69,11 +69,11 @@ fn look(path: &Path, node: &Node) -> Option<Result<Release, Rejection>> {
     if obstacles.is_empty() {
         return Some(Ok(release));
     }
-    let lines =
-        |words: fn(&Obstacle) -> String, separator| obstacles.iter().map(words).collect::<Vec<_>>().join(separator);
+    let mut remedies: Vec<_> = obstacles.iter().map(Obstacle::remedy).collect();
+    remedies.dedup();
     Some(Err(Rejection {
-        reason: lines(Obstacle::to_string, "; "),
-        remedy: lines(Obstacle::remedy, "\n"),
+        reason: obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; "),
+        remedy: remedies.join("\n"),
         release: Some(release),
     }))
 }
