@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bc_daemon::kind_plugins::{KindList, KindWatch};
 use bc_daemon::kind_run::{self, Attempt, KindRun};
 use bc_daemon::terminal::{self, complain, say};
 use clap::{Parser, Subcommand};
@@ -28,19 +29,30 @@ enum Kind {
     ///
     /// Exit codes: 0 succeeded, 1 usage or I/O, 2 failed, 3 refused, 6 cancelled.
     Run(KindRun),
+    /// Say which kinds of a plugin directory this node would serve, and why not the others
+    ///
+    /// Exit codes: 0 all of them, 1 usage or I/O, 3 some are refused.
+    List(KindList),
+    /// Follow a plugin directory as the daemon does, and print each change as one line of JSON, until interrupted
+    Watch(KindWatch),
 }
 
 fn main() -> ExitCode {
     terminal::start_log();
-    let Command::Kind(Kind::Run(run)) = match Bcd::try_parse() {
+    let Command::Kind(kind) = match Bcd::try_parse() {
         Ok(bcd) => bcd.command,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    match kind_run::block_on(&run, CancellationToken::new()) {
-        Ok(attempt) => {
+    let done = match kind {
+        Kind::Run(run) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);
-            ExitCode::from(attempt.exit_code())
-        }
+            attempt.exit_code()
+        }),
+        Kind::List(list) => list.block_on(),
+        Kind::Watch(watch) => watch.block_on().map(|()| 0),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             let (message, code) = kind_run::explain(&error);
             complain(&message);

@@ -6,6 +6,7 @@ pub mod accept;
 pub mod admission;
 pub mod backoff;
 pub mod lane;
+pub mod plugins;
 pub mod resume;
 pub mod state;
 pub mod sweep;
