@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 pub(crate) use self::meter::Meter;
 use crate::capability::{Answer, Capabilities};
@@ -203,6 +204,8 @@ impl Gate {
             _ => {}
         }
         let started = Instant::now();
+        let span = tracing::debug_span!("host_call", interface = call.interface, function = call.function);
+        let perform = perform.instrument(span.clone());
         let answer = match call.action {
             Action::Effect => {
                 self.meter.pause();
@@ -219,12 +222,11 @@ impl Gate {
             recording.add(&call, args(), &answer, micros(at), micros(took));
         }
         tracing::debug!(
-            target: "bc_runtime::call",
-            interface = call.interface,
-            function = call.function,
+            parent: &span,
             action = ?call.action,
             took_us = micros(took),
             error = answer.error().map(|error| error.code.as_str()),
+            "answered"
         );
         metrics::histogram!("bc_host_call_seconds", "interface" => call.interface, "function" => call.function)
             .record(took);

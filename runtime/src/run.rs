@@ -14,6 +14,7 @@ use bc_proto::schema::Problem;
 use serde_json::Value;
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::capability::Capabilities;
 use crate::effect::{EffectJournal, Effects, ReportOnly};
@@ -133,7 +134,8 @@ impl Kind {
             guest.better_compute_kind_command().call_run(&mut store, &context, &payload).await
         };
         // The gate ends every host call at the deadline and the epoch callback every computation: this is the net below.
-        let ended = tokio::time::timeout_at(deadline + Duration::from_millis(50), guest).await;
+        let span = tracing::info_span!("kind_run", kind = self.0.manifest.name, command = context.command_id);
+        let ended = tokio::time::timeout_at(deadline + Duration::from_millis(50), guest).instrument(span).await;
         let ended = ended.unwrap_or_else(|_| Err(Stop::Deadline { during: None }.into()));
         let RunState { gate, limiter } = store.into_data();
         let outcome = match ended {
