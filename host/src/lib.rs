@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** no state lives in a replica's memory alone: any replica can cancel, settle and take over any node.
 
+pub mod postgres;
+
 /// The server side of the session protocol, generated from `proto/node.proto`.
 #[allow(
     missing_docs,
