@@ -303,6 +303,15 @@ fn failure(command: &Command, output: &Output, log: &str) -> Error {
     Error::Failed { program: command.get_program().into(), said: said.trim_end().to_owned() }
 }
 
+/// Kills the server as a crash of the machine would; its other processes notice and go.
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test kills a server")]
+pub(crate) fn kill_postmaster(server: &PrivatePostgres) {
+    let text = fs::read_to_string(server.data().join("postmaster.pid")).expect("a server runs");
+    let pid = text.lines().next().expect("its first line is the process");
+    assert!(Command::new("kill").args(["-9", pid]).status().expect("kill is there").success());
+}
+
 #[cfg(test)]
 mod tests {
     use sqlx::{Connection, PgConnection};
@@ -311,13 +320,6 @@ mod tests {
 
     async fn connect(server: &PrivatePostgres) -> PgConnection {
         PgConnection::connect_with(&server.connect_options("postgres")).await.expect("the server accepts connections")
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the test kills a server")]
-    fn kill_postmaster(server: &PrivatePostgres) {
-        let text = fs::read_to_string(server.data().join("postmaster.pid")).expect("a server runs");
-        let pid = text.lines().next().expect("its first line is the process");
-        assert!(Command::new("kill").args(["-9", pid]).status().expect("kill is there").success());
     }
 
     #[tokio::test]
