@@ -310,6 +310,10 @@ pub(crate) fn kill_postmaster(server: &PrivatePostgres) {
     let text = fs::read_to_string(server.data().join("postmaster.pid")).expect("a server runs");
     let pid = text.lines().next().expect("its first line is the process");
     assert!(Command::new("kill").args(["-9", pid]).status().expect("kill is there").success());
+    // The signal is on its way; the socket is closed when it has come.
+    while UnixStream::connect(server.folder.join(SOCKET)).is_ok() {
+        thread::yield_now();
+    }
 }
 
 #[cfg(test)]
