@@ -243,6 +243,7 @@ create table events (
     id bigint generated always as identity,
     tenant_id uuid not null,
     node_id uuid,
+    command_id uuid,
     topic text not null,
     body jsonb not null,
     at timestamptz not null,
@@ -251,6 +252,7 @@ create table events (
 comment on table events is 'The outbox: what happened, written in the transaction in which it did.';
 comment on column events.xid is
     'The transaction that wrote it. Ids are drawn before they are committed; a watcher that reads (xid, id) in order, and only below the oldest transaction still open, misses none.';
+comment on column events.body is 'What a watcher gets, less the ids that have a column; they are added when it is read.';
 comment on column events.topic is 'node.command.queued, command.settled or node.command.cancel-requested.';
 
 create table join_tokens (

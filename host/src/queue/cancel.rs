@@ -79,9 +79,9 @@ async fn request(db: &mut PgConnection, command: CommandId, now: OffsetDateTime)
 
 async fn announce(db: &mut PgConnection, command: CommandId, state: State, now: OffsetDateTime) -> Result<(), Error> {
     sqlx::query!(
-        "insert into events (tenant_id, node_id, topic, body, at)
-         select tenant_id, node_id, 'node.command.cancel-requested',
-                jsonb_build_object('commandId', id, 'nodeId', node_id, 'kind', kind, 'state', $2::text), $3
+        "insert into events (tenant_id, node_id, command_id, topic, body, at)
+         select tenant_id, node_id, id, 'node.command.cancel-requested',
+                jsonb_build_object('kind', kind, 'state', $2::text), $3
          from commands where id = $1",
         command.uuid(),
         state.to_string(),

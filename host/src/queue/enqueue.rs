@@ -3,6 +3,8 @@
 //! **Invariant:** a node's seqs become visible in their order. The counter's row stays locked until the caller commits, so
 //! enqueue last in a transaction, and nodes in the order of their ids where there are several calls.
 
+use std::collections::HashMap;
+
 use bc_proto::canonical;
 use bc_proto::id::{CommandId, NodeId};
 use serde_json::Value;
@@ -74,10 +76,12 @@ pub async fn enqueue_many(
 ) -> Result<Vec<Outcome>, Error> {
     let columns = Columns::of(commands);
     let mut outcomes: Vec<Option<Outcome>> = vec![None; commands.len()];
-    for row in columns.insert(db, now).await? {
-        let id = CommandId::from_uuid(row.id);
-        let queued = Queued { id, seq: unsigned("commands", "seq", id, row.seq)? };
-        *at(&mut outcomes, row.position)? = Some(Outcome::Queued(queued));
+    let seqs: HashMap<Uuid, i64> = columns.insert(db, now).await?.into_iter().map(|row| (row.id, row.seq)).collect();
+    for (outcome, command) in outcomes.iter_mut().zip(commands) {
+        if let Some(&seq) = seqs.get(&command.id.uuid()) {
+            let id = command.id;
+            *outcome = Some(Outcome::Queued(Queued { id, seq: unsigned("commands", "seq", id, seq)? }));
+        }
     }
     if outcomes.iter().any(Option::is_none) {
         // Keys that were there, that others inserted at the same time, or that stand twice among these.
@@ -117,11 +121,10 @@ struct Columns {
     hashes: Vec<Vec<u8>>,
     min_generations: Vec<Option<i64>>,
     not_afters: Vec<OffsetDateTime>,
-    held: Vec<bool>,
+    held: Vec<Uuid>,
 }
 
 struct Inserted {
-    position: i64,
     id: Uuid,
     seq: i64,
 }
@@ -146,7 +149,7 @@ impl Columns {
             columns.payloads.push(String::from_utf8(payload).expect("JSON is UTF-8"));
             columns.min_generations.push(command.min_generation.map(signed));
             columns.not_afters.push(command.not_after);
-            columns.held.push(command.is_held);
+            columns.held.extend(command.is_held.then(|| command.id.uuid()));
         }
         columns
     }
@@ -159,12 +162,10 @@ impl Columns {
             r#"
             with asked as (
                 select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::bytea[],
-                                     $7::bigint[], $8::timestamptz[], $9::bool[])
-                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, is_held,
-                                          position)
+                                     $7::bigint[], $8::timestamptz[])
+                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, position)
             ), fresh as (
-                select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane,
-                       case when 'destructive' = any(k.traits) then n.incarnation end as only_incarnation
+                select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane
                 from asked a
                 join nodes n on n.id = a.node_id and n.deleted_at is null
                 join kinds k on k.digest = a.digest and k.status <> 'withdrawn'
@@ -172,33 +173,44 @@ impl Columns {
                     select from commands c where c.node_id = a.node_id and c.idempotency_key = a.key)
                 order by a.node_id, a.key, a.position
             ), counted as (
+                -- Each node's commands travel along as arrays, since a join with them would be a nested loop: quadratic in
+                -- the batch.
                 update node_sequences s set next_cmd_seq = s.next_cmd_seq + f.count
-                from (select node_id, count(*) from fresh group by node_id order by node_id) f
+                from (
+                    select node_id, tenant_id, incarnation, count(*), array_agg(id) as ids, array_agg(key) as keys,
+                           array_agg(name) as names, array_agg(digest) as digests, array_agg(lane) as lanes,
+                           array_agg(payload) as payloads, array_agg(hash) as hashes,
+                           array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters
+                    from (select * from fresh order by node_id, tenant_id, incarnation, position) ordered
+                    group by node_id, tenant_id, incarnation
+                    order by node_id
+                ) f
                 where s.node_id = f.node_id
-                returning s.node_id, s.next_cmd_seq - f.count as first_seq
-            ), placed as (
-                select f.*, c.first_seq + row_number() over (partition by f.node_id order by f.position) - 1 as seq
-                from fresh f join counted c on c.node_id = f.node_id
+                returning f.*, s.next_cmd_seq - f.count as first_seq
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
                                       payload_hash, incarnation, min_generation, not_after, created_at)
-                select node_id, seq, id, tenant_id, key, name, digest, lane, payload::json,
-                       hash, incarnation, min_generation, not_after, $10 from placed
+                select c.node_id, c.first_seq + p.place - 1, p.id, c.tenant_id, p.key, p.name, p.digest, p.lane,
+                       p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10
+                from counted c
+                cross join lateral unnest(c.ids, c.keys, c.names, c.digests, c.lanes, c.payloads, c.hashes,
+                                          c.min_generations, c.not_afters)
+                    with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after, place)
                 on conflict (node_id, idempotency_key) do nothing
-                returning id
+                returning id, node_id, seq, tenant_id, kind, kind_digest, lane, incarnation, not_after
             ), queued as (
                 insert into ready (node_id, lane, seq, not_before, not_after, only_incarnation)
-                select node_id, lane, seq,
-                       case when is_held then 'infinity'::timestamptz else '-infinity' end, not_after, only_incarnation
-                from placed where id in (select id from inserted)
+                select i.node_id, i.lane, i.seq,
+                       case when i.id = any($9::uuid[]) then 'infinity'::timestamptz else '-infinity' end,
+                       i.not_after, case when 'destructive' = any(k.traits) then i.incarnation end
+                from inserted i join kinds k on k.digest = i.kind_digest
             ), said as (
-                insert into events (tenant_id, node_id, topic, body, at)
-                select tenant_id, node_id, 'node.command.queued',
-                       jsonb_build_object('commandId', id, 'nodeId', node_id, 'kind', name, 'seq', seq), $10
-                from placed where id in (select id from inserted)
+                insert into events (tenant_id, node_id, command_id, topic, body, at)
+                select tenant_id, node_id, id, 'node.command.queued',
+                       jsonb_build_object('kind', kind, 'seq', seq), $10
+                from inserted
             )
-            select position as "position!", id as "id!", seq as "seq!"
-            from placed where id in (select id from inserted)"#,
+            select id as "id!", seq as "seq!" from inserted"#,
             &self.ids,
             &self.nodes,
             &self.keys,

@@ -159,29 +159,27 @@ pub(super) async fn write(
         ), landed as (
             delete from in_flight f using asked a
             where a.from_in_flight and f.node_id = a.node_id and f.seq = a.seq
-            returning f.node_id, f.seq, f.dispatched_at, f.cancel_requested_at
+            returning a.*, f.dispatched_at, f.cancel_requested_at
         ), unsent as (
             delete from ready r using asked a
             where a.from_ready and r.node_id = a.node_id and r.lane = a.lane and r.seq = a.seq
-            returning r.node_id, r.seq
+            returning a.*, null::timestamptz, null::timestamptz
         ), gone as materialized (
-            select node_id, seq, dispatched_at, cancel_requested_at from landed
-            union all
-            select node_id, seq, null, null from unsent
+            -- Whole rows travel along, since a join of two of these would be a nested loop: quadratic in the batch.
+            select * from landed union all select * from unsent
         ), kept as (
             insert into settled (node_id, seq, state, reason, result, settled_at, reported_at, dispatched_at,
                                  cancel_requested_at)
-            select a.node_id, a.seq, a.state::terminal_state, a.reason, a.result, $10, a.reported_at, g.dispatched_at,
-                   g.cancel_requested_at
-            from gone g join asked a on a.node_id = g.node_id and a.seq = g.seq
+            select node_id, seq, state::terminal_state, reason, result, $10, reported_at, dispatched_at,
+                   cancel_requested_at
+            from gone
         ), said as (
-            insert into events (tenant_id, node_id, topic, body, at)
-            select a.tenant_id, a.node_id, 'command.settled',
-                   jsonb_build_object('commandId', a.id, 'nodeId', a.node_id, 'kind', a.kind, 'state', a.state,
-                                      'reason', a.reason), $10
-            from gone g join asked a on a.node_id = g.node_id and a.seq = g.seq
+            insert into events (tenant_id, node_id, command_id, topic, body, at)
+            select tenant_id, node_id, id, 'command.settled',
+                   jsonb_build_object('kind', kind, 'state', state, 'reason', reason), $10
+            from gone
         )
-        select a.id as "id!" from gone g join asked a on a.node_id = g.node_id and a.seq = g.seq"#,
+        select id as "id!" from gone"#,
         &nodes,
         &commands,
         &epochs as &[Option<i64>],

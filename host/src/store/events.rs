@@ -10,7 +10,6 @@ use std::str::FromStr;
 use bc_proto::id::{CommandId, NodeId, TenantId};
 use serde_json::Value;
 use sqlx::PgConnection;
-use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
 use super::{Error, signed, unsigned};
@@ -60,26 +59,10 @@ impl FromStr for Cursor {
     }
 }
 
-/// Statements write ids as UUIDs; outside they are typed.
-fn with_typed_ids(mut body: Value) -> Value {
-    let uuid = |value: &Value| value.as_str().and_then(|text| text.parse::<Uuid>().ok());
-    if let Some(id) = body.get_mut("commandId")
-        && let Some(uuid) = uuid(id)
-    {
-        *id = CommandId::from_uuid(uuid).to_string().into();
-    }
-    if let Some(id) = body.get_mut("nodeId")
-        && let Some(uuid) = uuid(id)
-    {
-        *id = NodeId::from_uuid(uuid).to_string().into();
-    }
-    body
-}
-
 /// The events after a cursor, oldest first; the default cursor is before all of them.
 pub async fn after(db: &mut PgConnection, cursor: Cursor, limit: u32) -> Result<Vec<Event>, Error> {
     let rows = sqlx::query!(
-        r#"select xid::text::bigint as "xid!", id, tenant_id, node_id, topic, body, at from events
+        r#"select xid::text::bigint as "xid!", id, tenant_id, node_id, command_id, topic, body, at from events
            where (xid, id) > ($1::text::xid8, $2::bigint) and xid < pg_snapshot_xmin(pg_current_snapshot())
            order by xid, id limit $3"#,
         cursor.xid.to_string(),
@@ -90,12 +73,19 @@ pub async fn after(db: &mut PgConnection, cursor: Cursor, limit: u32) -> Result<
     .await?;
     let parsed = rows.into_iter().map(|row| {
         let number = |column, value| unsigned("events", column, row.id, value);
+        let node = row.node_id.map(NodeId::from_uuid);
+        let mut body = row.body;
+        if let Some(body) = body.as_object_mut() {
+            body.extend(node.map(|id| ("nodeId".to_owned(), id.to_string().into())));
+            let command = row.command_id.map(CommandId::from_uuid);
+            body.extend(command.map(|id| ("commandId".to_owned(), id.to_string().into())));
+        }
         Ok(Event {
             cursor: Cursor { xid: number("xid", row.xid)?, id: number("id", row.id)? },
             tenant: TenantId::from_uuid(row.tenant_id),
-            node: row.node_id.map(NodeId::from_uuid),
+            node,
             topic: row.topic,
-            body: with_typed_ids(row.body),
+            body,
             at: row.at,
         })
     });
