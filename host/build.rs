@@ -2,6 +2,8 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=../proto/node.proto");
+    // Compiled in by sqlx::migrate!, which cannot say so itself.
+    println!("cargo:rerun-if-changed=../migrations");
     let files = protox::compile(["node.proto"], ["../proto"]).expect("node.proto parses");
     tonic_prost_build::configure()
         .build_client(false)

@@ -2,6 +2,12 @@
 //!
 //! **Invariant:** no state lives in a replica's memory alone: any replica can cancel, settle and take over any node.
 
+pub mod postgres;
+pub mod queue;
+pub mod store;
+#[cfg(test)]
+mod testing;
+
 /// The server side of the session protocol, generated from `proto/node.proto`.
 #[allow(
     missing_docs,

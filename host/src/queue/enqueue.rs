@@ -1,0 +1,253 @@
+//! Queueing, in the caller's transaction.
+//!
+//! **Invariant:** a node's seqs become visible in their order. The counter's row stays locked until the caller commits, so
+//! enqueue last in a transaction, and nodes in the order of their ids where there are several calls.
+
+use std::collections::HashMap;
+
+use bc_proto::canonical;
+use bc_proto::id::{CommandId, NodeId};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use sqlx::PgConnection;
+use sqlx::types::Uuid;
+use time::OffsetDateTime;
+
+use crate::store::kinds::Digest;
+use crate::store::{Error, corrupt, signed, unsigned};
+
+/// What to queue. Whoever makes one has checked it: the kind is known and allowed, and has validated the payload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCommand {
+    /// Its id, if it is queued.
+    pub id: CommandId,
+    /// The node that it is for.
+    pub node: NodeId,
+    /// Unique per node: a second command with it is the first.
+    pub idempotency_key: String,
+    /// The component that validated the payload.
+    pub kind_digest: Digest,
+    /// The payload.
+    pub payload: Value,
+    /// The spec generation that it presupposes.
+    pub min_generation: Option<u64>,
+    /// Until when it may wait to be accepted.
+    pub not_after: OffsetDateTime,
+    /// Whether it waits for approvals.
+    pub is_held: bool,
+}
+
+/// A command in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    /// Its id.
+    pub id: CommandId,
+    /// Its place among the node's commands.
+    pub seq: u64,
+}
+
+/// What became of one command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is queued.
+    Queued(Queued),
+    /// The key's command was queued earlier; this is it.
+    Existing(Queued),
+    /// The key's command is of another kind or has another payload.
+    Conflict(Queued),
+    /// There is no such node, or no longer.
+    UnknownNode,
+    /// No active kind has this digest.
+    UnknownKind,
+}
+
+/// Queues one command.
+pub async fn enqueue(db: &mut PgConnection, command: NewCommand, now: OffsetDateTime) -> Result<Outcome, Error> {
+    let outcomes = enqueue_many(db, std::slice::from_ref(&command), now).await?;
+    Ok(outcomes.into_iter().next().expect("one command has one outcome"))
+}
+
+/// Queues many, in one statement. The outcomes are in the commands' order. What is refused does not keep the rest from being
+/// queued: a caller that wants all or nothing rolls back.
+pub async fn enqueue_many(
+    db: &mut PgConnection,
+    commands: &[NewCommand],
+    now: OffsetDateTime,
+) -> Result<Vec<Outcome>, Error> {
+    let columns = Columns::of(commands);
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; commands.len()];
+    let seqs: HashMap<Uuid, i64> = columns.insert(db, now).await?.into_iter().map(|row| (row.id, row.seq)).collect();
+    for (outcome, command) in outcomes.iter_mut().zip(commands) {
+        if let Some(&seq) = seqs.get(&command.id.uuid()) {
+            let id = command.id;
+            *outcome = Some(Outcome::Queued(Queued { id, seq: unsigned("commands", "seq", id, seq)? }));
+        }
+    }
+    if outcomes.iter().any(Option::is_none) {
+        // Keys that were there, that others inserted at the same time, or that stand twice among these.
+        for row in columns.find(db).await? {
+            let id = CommandId::from_uuid(row.id);
+            let queued = Queued { id, seq: unsigned("commands", "seq", id, row.seq)? };
+            let outcome = at(&mut outcomes, row.position)?;
+            if outcome.is_none() {
+                *outcome = Some(if row.is_same { Outcome::Existing(queued) } else { Outcome::Conflict(queued) });
+            }
+        }
+    }
+    if outcomes.iter().any(Option::is_none) {
+        let known = columns.known_nodes(db).await?;
+        for (outcome, command) in outcomes.iter_mut().zip(commands) {
+            let refused =
+                if known.contains(&command.node.uuid()) { Outcome::UnknownKind } else { Outcome::UnknownNode };
+            outcome.get_or_insert(refused);
+        }
+    }
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+fn at(outcomes: &mut [Option<Outcome>], position: i64) -> Result<&mut Option<Outcome>, Error> {
+    let index = usize::try_from(position - 1).ok();
+    index.and_then(|index| outcomes.get_mut(index)).ok_or_else(|| corrupt("asked", "position", position))
+}
+
+/// The commands, column by column, as UNNEST takes them.
+#[derive(Default)]
+struct Columns {
+    ids: Vec<Uuid>,
+    nodes: Vec<Uuid>,
+    keys: Vec<String>,
+    digests: Vec<Vec<u8>>,
+    payloads: Vec<String>,
+    hashes: Vec<Vec<u8>>,
+    min_generations: Vec<Option<i64>>,
+    not_afters: Vec<OffsetDateTime>,
+    held: Vec<Uuid>,
+}
+
+struct Inserted {
+    id: Uuid,
+    seq: i64,
+}
+
+struct Found {
+    position: i64,
+    id: Uuid,
+    seq: i64,
+    is_same: bool,
+}
+
+impl Columns {
+    fn of(commands: &[NewCommand]) -> Self {
+        let mut columns = Self::default();
+        for command in commands {
+            let payload = canonical::to_vec(&command.payload).expect("a JSON value has canonical bytes");
+            columns.ids.push(command.id.uuid());
+            columns.nodes.push(command.node.uuid());
+            columns.keys.push(command.idempotency_key.clone());
+            columns.digests.push(command.kind_digest.to_vec());
+            columns.hashes.push(Sha256::digest(&payload).to_vec());
+            columns.payloads.push(String::from_utf8(payload).expect("JSON is UTF-8"));
+            columns.min_generations.push(command.min_generation.map(signed));
+            columns.not_afters.push(command.not_after);
+            columns.held.extend(command.is_held.then(|| command.id.uuid()));
+        }
+        columns
+    }
+
+    /// Inserts what has no command yet. The counters are advanced in the order of the nodes' ids, so that two of these do
+    /// not wait for each other.
+    async fn insert(&self, db: &mut PgConnection, now: OffsetDateTime) -> Result<Vec<Inserted>, Error> {
+        let rows = sqlx::query_as!(
+            Inserted,
+            r#"
+            with asked as (
+                select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::bytea[],
+                                     $7::bigint[], $8::timestamptz[])
+                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, position)
+            ), fresh as (
+                select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane
+                from asked a
+                join nodes n on n.id = a.node_id and n.deleted_at is null
+                join kinds k on k.digest = a.digest and k.status <> 'withdrawn'
+                where not exists (
+                    select from commands c where c.node_id = a.node_id and c.idempotency_key = a.key)
+                order by a.node_id, a.key, a.position
+            ), counted as (
+                -- Each node's commands travel along as arrays, since a join with them would be a nested loop: quadratic in
+                -- the batch.
+                update node_sequences s set next_cmd_seq = s.next_cmd_seq + f.count
+                from (
+                    select node_id, tenant_id, incarnation, count(*), array_agg(id) as ids, array_agg(key) as keys,
+                           array_agg(name) as names, array_agg(digest) as digests, array_agg(lane) as lanes,
+                           array_agg(payload) as payloads, array_agg(hash) as hashes,
+                           array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters
+                    from (select * from fresh order by node_id, tenant_id, incarnation, position) ordered
+                    group by node_id, tenant_id, incarnation
+                    order by node_id
+                ) f
+                where s.node_id = f.node_id
+                returning f.*, s.next_cmd_seq - f.count as first_seq
+            ), inserted as (
+                insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
+                                      payload_hash, incarnation, min_generation, not_after, created_at)
+                select c.node_id, c.first_seq + p.place - 1, p.id, c.tenant_id, p.key, p.name, p.digest, p.lane,
+                       p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10
+                from counted c
+                cross join lateral unnest(c.ids, c.keys, c.names, c.digests, c.lanes, c.payloads, c.hashes,
+                                          c.min_generations, c.not_afters)
+                    with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after, place)
+                on conflict (node_id, idempotency_key) do nothing
+                returning id, node_id, seq, tenant_id, kind, kind_digest, lane, incarnation, not_after
+            ), queued as (
+                insert into ready (node_id, lane, seq, not_before, not_after, only_incarnation)
+                select i.node_id, i.lane, i.seq,
+                       case when i.id = any($9::uuid[]) then 'infinity'::timestamptz else '-infinity' end,
+                       i.not_after, case when 'destructive' = any(k.traits) then i.incarnation end
+                from inserted i join kinds k on k.digest = i.kind_digest
+            ), said as (
+                insert into events (tenant_id, node_id, command_id, topic, body, at)
+                select tenant_id, node_id, id, 'node.command.queued',
+                       jsonb_build_object('kind', kind, 'seq', seq), $10
+                from inserted
+            )
+            select id as "id!", seq as "seq!" from inserted"#,
+            &self.ids,
+            &self.nodes,
+            &self.keys,
+            &self.digests,
+            &self.payloads,
+            &self.hashes,
+            &self.min_generations as &[Option<i64>],
+            &self.not_afters,
+            &self.held,
+            now,
+        )
+        .fetch_all(db)
+        .await?;
+        Ok(rows)
+    }
+
+    async fn find(&self, db: &mut PgConnection) -> Result<Vec<Found>, Error> {
+        let rows = sqlx::query_as!(
+            Found,
+            r#"
+            select position as "position!", c.id, c.seq,
+                   c.payload_hash = a.hash and c.kind = (select name from kinds where digest = a.digest) as "is_same!"
+            from unnest($1::uuid[], $2::text[], $3::bytea[], $4::bytea[])
+                with ordinality as a (node_id, key, digest, hash, position)
+            join commands c on c.node_id = a.node_id and c.idempotency_key = a.key"#,
+            &self.nodes,
+            &self.keys,
+            &self.digests,
+            &self.hashes,
+        )
+        .fetch_all(db)
+        .await?;
+        Ok(rows)
+    }
+
+    async fn known_nodes(&self, db: &mut PgConnection) -> Result<Vec<Uuid>, Error> {
+        let query = sqlx::query_scalar!("select id from nodes where id = any($1) and deleted_at is null", &self.nodes);
+        Ok(query.fetch_all(db).await?)
+    }
+}

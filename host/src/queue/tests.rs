@@ -1,0 +1,7 @@
+mod cancel;
+mod claim;
+mod enqueue;
+mod hello;
+mod outbox;
+mod settle;
+mod sweep;

@@ -1,0 +1,112 @@
+//! Hellos, and the ends of nodes' lives, on a real Postgres.
+
+use bc_proto::id::{JournalId, NodeId};
+use bc_proto::manifest::{Lane, Role};
+use sqlx::types::Uuid;
+
+use crate::queue::hello::Greeting;
+use crate::queue::{enqueue, hello, life};
+use crate::testing::{Fleet, at, command, greeting};
+
+async fn replace(fleet: &Fleet, node: &NodeId) -> u64 {
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    let life = life::replace(&mut tx, *node, at(2)).await.expect("a database").expect("it is there");
+    tx.commit().await.expect("a commit");
+    life
+}
+
+#[tokio::test]
+async fn promise_08_a_hello_settles_what_it_proves_and_replays_the_rest_in_seq_order() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let mut ids = Vec::new();
+    for traits in [&["retry-safe"][..], &[], &["self-terminating"], &["retry-safe"]] {
+        let kind = fleet.kind(Lane::Control, traits).await;
+        ids.push(fleet.enqueue(&node, kind).await.id);
+    }
+    let first = fleet.hello(&greeting(&node), at(0)).await;
+    assert_eq!((first.replay.len(), first.settled, first.settled_below_seq), (0, 0, 1));
+    assert_eq!(fleet.claim(&node, first.epoch, at(1)).await.len(), 4);
+
+    let same = fleet.hello(&greeting(&node), at(2)).await;
+    let seqs: Vec<_> = same.replay.iter().map(|it| it.deliver.seq).collect();
+    assert_eq!((seqs, same.settled), (vec![1, 2, 3, 4], 0));
+
+    let after_reboot = Greeting { boot: "boot 2".into(), ..greeting(&node) };
+    let session = fleet.hello(&after_reboot, at(3)).await;
+    let seqs: Vec<_> = session.replay.iter().map(|it| it.deliver.seq).collect();
+    assert_eq!((seqs, session.settled), (vec![1, 2, 4], 1));
+    assert_eq!(fleet.state(&ids[2]).await, ("succeeded".into(), String::new()));
+
+    let journal = JournalId::from_uuid(Uuid::from_u128(2));
+    let session = fleet.hello(&Greeting { journal, ..after_reboot }, at(4)).await;
+    let seqs: Vec<_> = session.replay.iter().map(|it| it.deliver.seq).collect();
+    assert_eq!((seqs, session.settled, session.settled_below_seq), (vec![1, 4], 1, 1));
+    assert_eq!(fleet.state(&ids[1]).await, ("failed".into(), "journal-lost".into()));
+}
+
+#[tokio::test]
+async fn promise_15_a_re_enrolled_node_never_gets_its_predecessors_destructive_commands() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let wipe = fleet.kind(Lane::Control, &["destructive", "retry-safe"]).await;
+    let look = fleet.kind(Lane::Control, &[]).await;
+    let flying = fleet.enqueue(&node, wipe).await.id;
+    let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
+    assert_eq!(fleet.claim(&node, epoch, at(1)).await.len(), 1);
+    let pending = fleet.enqueue(&node, wipe).await.id;
+    let harmless = fleet.enqueue(&node, look).await.id;
+
+    assert_eq!(replace(&fleet, &node).await, 2);
+    assert_eq!(fleet.state(&pending).await, ("expired".into(), "node-replaced".into()));
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    assert_eq!(hello(&mut tx, &greeting(&node), at(3)).await.expect("a database"), None, "the old life's certificate");
+    drop(tx);
+    let reborn = Greeting { incarnation: 2, role: Role::Ramdisk, ..greeting(&node) };
+    let session = fleet.hello(&reborn, at(3)).await;
+    assert_eq!(session.replay, [], "nothing that may have been sent to the old life");
+    assert_eq!(fleet.state(&flying).await, ("failed".into(), "node-replaced".into()));
+    let claimed = fleet.claim(&node, session.epoch, at(4)).await;
+    let got: Vec<_> = claimed.iter().map(|it| (it.deliver.command, it.deliver.incarnation)).collect();
+    assert_eq!(got, [(harmless, 2)], "addressed to the present life");
+}
+
+#[tokio::test]
+async fn promise_15_a_command_queued_while_the_node_is_replaced_does_not_slip_through() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let wipe = fleet.kind(Lane::Control, &["destructive"]).await;
+    let wanted = command(&node, wipe);
+    let id = wanted.id;
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    enqueue(&mut tx, wanted, at(0)).await.expect("a database");
+    replace(&fleet, &node).await;
+    tx.commit().await.expect("a commit");
+    let reborn = Greeting { incarnation: 2, ..greeting(&node) };
+    let epoch = fleet.hello(&reborn, at(3)).await.epoch;
+    assert_eq!(fleet.claim(&node, epoch, at(4)).await, []);
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    crate::queue::sweep(&mut tx, at(600), 10).await.expect("a database");
+    tx.commit().await.expect("a commit");
+    assert_eq!(fleet.state(&id).await, ("expired".into(), "node-replaced".into()));
+}
+
+#[tokio::test]
+async fn deleting_a_node_cancels_what_waits_and_fences_its_session_off() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let kind = fleet.kind(Lane::Control, &[]).await;
+    let flying = fleet.enqueue(&node, kind).await.id;
+    let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
+    fleet.claim(&node, epoch, at(1)).await;
+    let pending = fleet.enqueue(&node, kind).await.id;
+    for expected in [true, false] {
+        let mut tx = fleet.pool.begin().await.expect("a transaction");
+        assert_eq!(life::delete(&mut tx, node, at(2)).await.expect("a database"), expected);
+        tx.commit().await.expect("a commit");
+    }
+    assert_eq!(fleet.state(&pending).await, ("cancelled".into(), "node-deleted".into()));
+    assert_eq!(fleet.state(&flying).await.0, "dispatched", "it ends by its deadline");
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    assert_eq!(hello(&mut tx, &greeting(&node), at(3)).await.expect("a database"), None);
+}

@@ -1,0 +1,66 @@
+//! The tables that are not the queue itself, a file each, and what all SQL shares.
+//!
+//! **Invariant:** outside `store` and `queue` nothing speaks SQL. A stored row that does not parse is an error which names it.
+
+pub mod code;
+pub mod commands;
+pub mod events;
+pub mod kinds;
+pub mod nodes;
+pub mod tenants;
+
+use sqlx::PgPool;
+use sqlx::migrate::{MigrateError, Migrator};
+use time::OffsetDateTime;
+
+/// The schema, compiled in.
+pub static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+
+/// Why something could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database.
+    #[error("the database did not do what it was asked")]
+    Database(#[from] sqlx::Error),
+    /// A row that should not exist.
+    #[error("{table}.{column} of {row} holds what no version of this program writes")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The row's key.
+        row: String,
+    },
+}
+
+/// Brings the database's schema up to date. Replicas that start together wait for each other.
+pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
+    MIGRATIONS.run(pool).await
+}
+
+/// For `map_err` and `ok_or_else`: a column that does not parse.
+#[expect(clippy::needless_pass_by_value, reason = "rows are named by ids that are copied, or by text made for it")]
+pub(crate) fn corrupt(table: &'static str, column: &'static str, row: impl ToString) -> Error {
+    Error::Corrupt { table, column, row: row.to_string() }
+}
+
+/// Milliseconds since the Unix epoch, as the rules count; times before 1970 count as 1970.
+pub(crate) fn unix_ms(at: OffsetDateTime) -> u64 {
+    u64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or(0)
+}
+
+/// A number that the schema keeps from being negative.
+pub(crate) fn unsigned(
+    table: &'static str,
+    column: &'static str,
+    row: impl ToString,
+    value: i64,
+) -> Result<u64, Error> {
+    u64::try_from(value).map_err(|_| corrupt(table, column, row))
+}
+
+/// A number as Postgres has it. What counts up to 2^63 here never gets there.
+pub(crate) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
