@@ -4,5 +4,6 @@
 
 pub mod capability;
 pub mod config;
+pub mod journal;
 pub mod kind_run;
 pub mod node;
