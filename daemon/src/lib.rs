@@ -6,4 +6,8 @@ pub mod capability;
 pub mod config;
 pub mod journal;
 pub mod kind_run;
+pub mod kinds;
+pub mod lanes;
 pub mod node;
+pub mod server_time;
+pub mod shell;

@@ -14,11 +14,13 @@ pub(super) struct Reserve {
     path: PathBuf,
     bytes: u64,
     whole: AtomicBool,
+    /// Said once until there is room again: it is asked at every delivery.
+    missed: AtomicBool,
 }
 
 impl Reserve {
     pub(super) fn new(path: PathBuf, bytes: u64) -> Self {
-        Self { path, bytes, whole: AtomicBool::new(false) }
+        Self { path, bytes, whole: AtomicBool::new(false), missed: AtomicBool::new(false) }
     }
 
     /// Whether the reserve is whole; makes it so if there is room.
@@ -27,8 +29,11 @@ impl Reserve {
             return true;
         }
         let kept = self.allocate();
+        let missed = self.missed.swap(kept.is_err(), Ordering::AcqRel);
         if let Err(error) = &kept {
-            tracing::warn!(%error, bytes = self.bytes, "the disk has no room for the journal's reserve");
+            if !missed {
+                tracing::warn!(%error, bytes = self.bytes, "the disk has no room for the journal's reserve");
+            }
             // A part of a reserve helps nobody, and takes from those who write now.
             let _ = fs::remove_file(&self.path);
         }
