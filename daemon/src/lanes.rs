@@ -53,17 +53,20 @@ impl Lanes {
 
     /// A worker, if one is free.
     pub fn try_take(&self, lane: Lane) -> Option<Slot> {
-        Arc::clone(self.pool(lane)).try_acquire_owned().ok().map(slot)
+        Arc::clone(self.pool(lane)).try_acquire_owned().ok().map(|permit| Worker { _permit: permit }.into())
     }
 
     /// A worker, as soon as one is free.
     pub async fn take(&self, lane: Lane) -> Slot {
-        slot(Arc::clone(self.pool(lane)).acquire_owned().await.expect("the pools are never closed"))
+        let permit = Arc::clone(self.pool(lane)).acquire_owned().await;
+        Worker { _permit: permit.expect("the pools are never closed") }.into()
     }
 }
 
-fn slot(permit: OwnedSemaphorePermit) -> Slot {
-    Some(Arc::new(Worker { _permit: permit }))
+impl From<Worker> for Slot {
+    fn from(worker: Worker) -> Self {
+        Some(Arc::new(worker))
+    }
 }
 
 #[cfg(test)]

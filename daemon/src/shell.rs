@@ -111,8 +111,8 @@ impl Shell {
                 _ = self.inbox.recv_many(&mut batch, BATCH) => {}
                 _ = ticks.tick() => batch.push(Input::Tick),
             }
-            let step = self.decide(batch.drain(..));
-            self.carry_out(step).await?;
+            let decided = self.decide(batch.drain(..));
+            self.carry_out(decided).await?;
         }
     }
 

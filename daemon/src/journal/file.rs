@@ -15,7 +15,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, S
 use sqlx::{Connection, SqliteConnection};
 
 use super::row::{Row, Wrong};
-use super::{SetAside, Unusable};
+use super::{SetAside, Unusable, log};
 
 /// What the tables are. A file with other ones is not this journal.
 const TABLES: [(&str, &str); 3] = [
@@ -93,7 +93,15 @@ pub(super) async fn open_or_set_aside(path: &Path, id: JournalId) -> Result<(Ope
     let reason = if exists {
         // A file that may not be written is the machine's trouble; SQLite says the same of some damaged ones.
         File::options().read(true).write(true).open(path).map_err(unusable)?;
-        match open(path).await {
+        let log = match fs::read(beside(path, "-wal")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            log => log.map_err(unusable)?,
+        };
+        let opened = match log::damage(&log) {
+            Some(damage) => Err(Trouble::Content(damage)),
+            None => open(path).await,
+        };
+        match opened {
             Ok(file) => return Ok((file, None)),
             Err(trouble) if trouble.is_damage() => trouble.to_string(),
             Err(trouble) => return Err(database(trouble)),
@@ -133,6 +141,7 @@ async fn connect(path: &Path, create: bool) -> Result<SqliteConnection, sqlx::Er
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(create)
+        .page_size(log::PAGE_BYTES)
         // One daemon has it, and the log's index is in memory rather than in a file that could be damaged too.
         .locking_mode(SqliteLockingMode::Exclusive)
         .journal_mode(SqliteJournalMode::Wal)

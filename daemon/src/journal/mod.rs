@@ -7,6 +7,7 @@
 //! it was written is never used and never deleted: it is set aside, and a journal with another id begins.
 
 mod file;
+mod log;
 mod reserve;
 mod row;
 #[cfg(test)]

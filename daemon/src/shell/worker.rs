@@ -42,14 +42,19 @@ impl Worker {
 
     async fn attempt(self) -> Input {
         let Self { parts, start: Start { deliver, lane, attempt }, slot, cancel } = self;
-        let slot = match slot {
-            Some(slot) => slot,
-            None => tokio::select! {
+        let called_off = || finished(deliver.command, wire::Report::Cancelled, "cancelled", None);
+        let slot = if let Some(slot) = slot {
+            slot
+        } else {
+            tokio::select! {
                 biased;
-                () = cancel.cancelled() => return finished(deliver.command, wire::Report::Cancelled, "cancelled", None),
+                () = cancel.cancelled() => return called_off(),
                 slot = parts.lanes.take(lane) => slot,
-            },
+            }
         };
+        if cancel.is_cancelled() {
+            return called_off();
+        }
         let Some(kind) = parts.kinds.load().find(&deliver.kind, &deliver.kind_digest).cloned() else {
             // It was there when the command was accepted, before a restart.
             return finished(deliver.command, wire::Report::Failed, Refusal::KindUnavailable.code(), None);

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Nothing here takes that long unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const START_MS: u64 = 1_700_000_000_000;
 
 pub(crate) fn id(seq: u64) -> CommandId {

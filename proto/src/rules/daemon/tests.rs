@@ -62,8 +62,13 @@ fn open() -> (Core, Vec<Record>) {
 }
 
 fn reports(step: &Step) -> Vec<(Report, &str)> {
-    let update = |frame| if let &Frame::Update(ref update) = frame { Some(update) } else { None };
-    step.send.iter().filter_map(update).map(|update| (update.report, update.reason.as_str())).collect()
+    let mut found = Vec::new();
+    for frame in &step.send {
+        if let Frame::Update(update) = frame {
+            found.push((update.report, update.reason.as_str()));
+        }
+    }
+    found
 }
 
 #[test]
@@ -226,15 +231,15 @@ enum Happening {
 
 /// Where a crash cuts a step off.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-enum Crash {
-    BeforeSave,
-    BeforeSend,
-    BeforeStart,
+enum CrashBefore {
+    Save,
+    Send,
+    Start,
 }
 
 const COMMANDS: u64 = 6;
 
-fn happenings() -> impl Strategy<Value = Vec<(Happening, Option<Crash>)>> {
+fn happenings() -> impl Strategy<Value = Vec<(Happening, Option<CrashBefore>)>> {
     let command = 1..=COMMANDS;
     let happening = prop_oneof![
         4 => command.clone().prop_map(Happening::Deliver),
@@ -246,7 +251,7 @@ fn happenings() -> impl Strategy<Value = Vec<(Happening, Option<Crash>)>> {
         1 => Just(Happening::Disconnect),
         2 => any::<bool>().prop_map(|new_boot| Happening::Restart { new_boot }),
     ];
-    let crash = prop_oneof![Just(Crash::BeforeSave), Just(Crash::BeforeSend), Just(Crash::BeforeStart)];
+    let crash = prop_oneof![Just(CrashBefore::Save), Just(CrashBefore::Send), Just(CrashBefore::Start)];
     prop::collection::vec((happening, prop::option::weighted(0.15, crash)), 0..60)
 }
 
@@ -292,13 +297,13 @@ impl Simulation {
         Book::read(self.disk.clone()).expect("the disk is in order")
     }
 
-    fn carry_out(&mut self, step: Step, crash: Option<Crash>) {
-        if crash == Some(Crash::BeforeSave) {
+    fn carry_out(&mut self, step: Step, crash: Option<CrashBefore>) {
+        if crash == Some(CrashBefore::Save) {
             return self.restart(false);
         }
         self.disk.extend(step.save);
         let book = self.book();
-        if crash == Some(Crash::BeforeSend) {
+        if crash == Some(CrashBefore::Send) {
             return self.restart(false);
         }
         for frame in step.send {
@@ -314,7 +319,7 @@ impl Simulation {
                 Frame::Update(_) => {}
             }
         }
-        if crash == Some(Crash::BeforeStart) {
+        if crash == Some(CrashBefore::Start) {
             return self.restart(false);
         }
         for start in step.start {
@@ -342,12 +347,12 @@ impl Simulation {
         self.carry_out(step, None);
     }
 
-    fn input(&mut self, input: Input, crash: Option<Crash>) {
+    fn input(&mut self, input: Input, crash: Option<CrashBefore>) {
         let step = self.core.on(input, &WORLD);
         self.carry_out(step, crash);
     }
 
-    fn happen(&mut self, happening: Happening, crash: Option<Crash>) {
+    fn happen(&mut self, happening: Happening, crash: Option<CrashBefore>) {
         let epoch = self.epoch;
         match happening {
             Happening::Deliver(command) => self.input(delivered(epoch, deliver(command, kind_of(command))), crash),
