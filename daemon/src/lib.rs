@@ -4,8 +4,13 @@
 
 pub mod capability;
 pub mod config;
+pub mod journal;
 pub mod kind_plugins;
 pub mod kind_run;
+pub mod kinds;
+pub mod lanes;
 pub mod node;
 pub mod plugins;
+pub mod server_time;
+pub mod shell;
 pub mod terminal;

@@ -5,6 +5,7 @@
 pub mod accept;
 pub mod admission;
 pub mod backoff;
+pub mod daemon;
 pub mod lane;
 pub mod plugins;
 pub mod resume;

@@ -1,5 +1,6 @@
 //! Checked types and the conversions to and from the generated messages.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::v1;
@@ -53,8 +54,8 @@ pub struct LoadedKind {
     pub digest: String,
 }
 
-/// A command on its way to a node.
-#[derive(Debug, Clone, PartialEq)]
+/// A command on its way to a node. Its serde form is the one in which the node's journal keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deliver {
     /// The command.
     pub command: CommandId,
@@ -79,7 +80,8 @@ pub struct Deliver {
 }
 
 /// What a node says became of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Report {
     /// It was started.
     Running,

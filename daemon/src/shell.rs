@@ -1,0 +1,170 @@
+//! The daemon's event loop: input → core → journal → send → start. The order is the point.
+//!
+//! The session is not in here: it feeds inputs through a [`Handle`] and takes what is said through a [`FrameSink`].
+//!
+//! **Invariant:** a step's frames leave, and its runs start, only after [`Journal::save`] has returned for its records. When
+//! the journal does not take them, nothing of the step happens and the loop ends: the next process goes on from the disk.
+
+mod worker;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use bc_proto::id::CommandId;
+use bc_proto::rules::daemon::{Book, Core, Frame, Identity, Input, Start, Step, World};
+use bc_proto::rules::lane::PerLane;
+use bc_runtime::v1::wit::log::Level;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use self::worker::Worker;
+use crate::journal::{Journal, NotSaved};
+use crate::kinds::Kinds;
+use crate::lanes::Lanes;
+use crate::node::Node;
+use crate::server_time::ServerTime;
+
+/// Inputs that wait for the loop; a sender waits when there are more.
+const INBOX: usize = 256;
+/// Inputs that are decided together, so that they share one write to the disk.
+const BATCH: usize = 64;
+/// How often the core is told that time passed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where what the daemon says goes: the session, or a test's list.
+pub trait FrameSink: Send + Sync {
+    /// What is durable on this side. Must not block.
+    fn frame(&self, frame: Frame);
+    /// How far a run is. May be dropped.
+    fn progress(&self, command: CommandId, done: u64, total: Option<u64>, unit: &str, message: &str);
+    /// A line of a run's log. May be dropped.
+    fn log(&self, command: CommandId, level: Level, target: &str, message: &str, fields: &str);
+}
+
+/// What the loop works with.
+pub struct Parts {
+    /// The machine.
+    pub node: Arc<Node>,
+    /// What it is to the control plane.
+    pub identity: Identity,
+    /// The kinds that it can run; replaced as they change.
+    pub kinds: Arc<ArcSwap<Kinds>>,
+    /// The durable memory.
+    pub journal: Journal,
+    /// Worker pools.
+    pub lanes: Lanes,
+    /// Server time.
+    pub time: ServerTime,
+    /// Where what it says goes.
+    pub sink: Arc<dyn FrameSink>,
+}
+
+/// Feeds the loop.
+#[derive(Clone)]
+pub struct Handle(mpsc::Sender<Input>);
+
+impl Handle {
+    /// Hands an input over. False when the loop is gone.
+    pub async fn input(&self, input: Input) -> bool {
+        self.0.send(input).await.is_ok()
+    }
+}
+
+/// The loop.
+pub struct Shell {
+    parts: Arc<Parts>,
+    core: Core,
+    inbox: mpsc::Receiver<Input>,
+    handle: mpsc::Sender<Input>,
+    running: HashMap<CommandId, CancellationToken>,
+}
+
+impl Shell {
+    /// Goes on from the journal's contents: settles, repeats and starts what the core decides. `generation` is that of the
+    /// spec which was applied last.
+    pub async fn start(parts: Parts, generation: u64, book: Book) -> Result<(Self, Handle), NotSaved> {
+        let (handle, inbox) = mpsc::channel(INBOX);
+        let now_ms = parts.time.at(Instant::now());
+        let (core, step) = Core::restart(parts.identity.clone(), generation, book, now_ms);
+        let mut shell = Self { parts: Arc::new(parts), core, inbox, handle: handle.clone(), running: HashMap::new() };
+        shell.carry_out(step).await?;
+        Ok((shell, Handle(handle)))
+    }
+
+    /// Commands accepted and not finished.
+    pub fn outstanding(&self) -> usize {
+        self.core.outstanding()
+    }
+
+    /// Runs until it is to stop, or until the journal takes no more. Runs that go on are left to the process's end: the
+    /// journal knows of them.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), NotSaved> {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                _ = self.inbox.recv_many(&mut batch, BATCH) => {}
+                _ = ticks.tick() => batch.push(Input::Tick),
+            }
+            let decided = self.decide(batch.drain(..));
+            self.carry_out(decided).await?;
+        }
+    }
+
+    /// Decides a batch as one step.
+    fn decide(&mut self, inputs: impl Iterator<Item = Input>) -> Step {
+        let mut together = Step::default();
+        let parts = Arc::clone(&self.parts);
+        let kinds = parts.kinds.load();
+        for input in inputs {
+            if let Input::RunFinished { command, .. } = &input {
+                self.running.remove(command);
+            }
+            let begun = PerLane::count(together.start.iter().map(|start| start.lane));
+            let world = World {
+                now_ms: parts.time.at(Instant::now()),
+                free: parts.lanes.free().free(begun),
+                has_room: !matches!(input, Input::Delivered { .. } | Input::Tick | Input::SpecApplied { .. })
+                    || parts.journal.has_room(),
+                kind: &|name, digest| kinds.availability(name, digest),
+            };
+            together.and(self.core.on(input, &world));
+        }
+        together
+    }
+
+    async fn carry_out(&mut self, step: Step) -> Result<(), NotSaved> {
+        self.parts.journal.save(&step.save).await?;
+        for frame in step.send {
+            self.parts.sink.frame(frame);
+        }
+        for start in step.start {
+            self.begin(start);
+        }
+        for command in step.cancel {
+            if let Some(cancel) = self.running.get(&command) {
+                cancel.cancel();
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, start: Start) {
+        let cancel = CancellationToken::new();
+        self.running.insert(start.deliver.command, cancel.clone());
+        // Taken before the next input is decided, so that its credits are right.
+        let slot = self.parts.lanes.try_take(start.lane);
+        let worker = Worker { parts: Arc::clone(&self.parts), start, slot, cancel };
+        let inbox = self.handle.clone();
+        tokio::spawn(async move {
+            let finished = worker.run().await;
+            // The loop is gone only when the process ends; the journal then says that this run was cut off.
+            let _ = inbox.send(finished).await;
+        });
+    }
+}

@@ -1,0 +1,505 @@
+//! The node's side of the protocol: what the daemon writes down, says and starts, for everything that happens to it.
+//!
+//! The shell feeds [`Core::on`] and carries out each [`Step`] in the order of its fields. A crash may come between any two of
+//! them; [`Core::restart`] goes on from what was saved.
+//!
+//! **Invariant:** nothing is said or started that is not saved before. So a command that is not retry-safe starts at most
+//! once, a saved result is said until the control plane has it, and nothing starts that was called off.
+
+mod book;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+pub use self::book::{Book, Entry, Inconsistent, Record};
+use crate::id::{CommandId, NodeId};
+use crate::manifest::{Lane, Role, Trait};
+use crate::rules::accept::{self, Decision, Delivery, Known, Refusal};
+use crate::rules::lane::PerLane;
+use crate::rules::resume::{self, Journaled, Recovery};
+use crate::wire::{Deliver, Report, Update};
+
+/// How often a retry-safe command is started before it counts as interrupted: a run that takes the daemon down with it must
+/// not do so for ever.
+pub const MAX_ATTEMPTS: u32 = 5;
+
+/// After this long without an acknowledgement a result is said again on the same session, in milliseconds.
+pub const RESEND_MS: u64 = 30_000;
+
+/// What the node is, for as long as the daemon lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its id.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: u64,
+    /// Its role.
+    pub role: Role,
+    /// The kernel's boot id.
+    pub boot: String,
+}
+
+/// What a node knows of a kind by name and digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Availability {
+    /// It can run it.
+    Loaded {
+        /// Its lane.
+        lane: Lane,
+        /// Its traits.
+        traits: BTreeSet<Trait>,
+        /// The roles it is for.
+        roles: Vec<Role>,
+    },
+    /// It has no component of that digest.
+    Unavailable,
+    /// It has no kind of that name.
+    Unsupported,
+}
+
+/// What the decision needs of the world, read when it is made.
+pub struct World<'a> {
+    /// Server time, milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// Free workers.
+    pub free: PerLane,
+    /// Whether the journal can promise room for a terminal record.
+    pub has_room: bool,
+    /// Looks a kind up by name and digest.
+    pub kind: &'a dyn Fn(&str, &str) -> Availability,
+}
+
+/// What happens to a daemon.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// A session was opened, and this is what its Welcome says.
+    SessionOpened {
+        /// The session.
+        epoch: u64,
+        /// Every command with a lower seq is settled for good.
+        settled_below_seq: u64,
+    },
+    /// The session is gone.
+    SessionClosed {
+        /// The session.
+        epoch: u64,
+    },
+    /// A command came.
+    Delivered {
+        /// The session it came on.
+        epoch: u64,
+        /// The command.
+        deliver: Box<Deliver>,
+    },
+    /// A command is called off.
+    CancelReceived {
+        /// The session it came on.
+        epoch: u64,
+        /// The command.
+        command: CommandId,
+    },
+    /// Updates are durable on the control plane.
+    UpdateAcked {
+        /// The session it came on.
+        epoch: u64,
+        /// Whose.
+        commands: Vec<CommandId>,
+        /// Every command with a lower seq is settled for good.
+        settled_below_seq: u64,
+    },
+    /// A run is over.
+    RunFinished {
+        /// The command.
+        command: CommandId,
+        /// How it ended: a terminal report.
+        report: Report,
+        /// Why, as a stable code.
+        reason: String,
+        /// The result, JSON; empty for none.
+        result: Vec<u8>,
+    },
+    /// The node applied a spec.
+    SpecApplied {
+        /// Its generation.
+        generation: u64,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// A message to the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// The command is in the journal.
+    Ack(CommandId),
+    /// What became of a command.
+    Update(Update),
+}
+
+/// A run to begin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// The command.
+    pub deliver: Deliver,
+    /// Whose worker it takes.
+    pub lane: Lane,
+    /// 1 on the first start.
+    pub attempt: u32,
+}
+
+/// What to do, in the order of the fields: nothing may be sent before all of `save` is durable, nor started before that.
+#[must_use]
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Step {
+    /// Made durable together, first.
+    pub save: Vec<Record>,
+    /// Said on the session; dropped where there is none.
+    pub send: Vec<Frame>,
+    /// Started.
+    pub start: Vec<Start>,
+    /// Running commands to stop between two actions.
+    pub cancel: Vec<CommandId>,
+}
+
+impl Step {
+    /// This step and then that one, as one: their saves share one write to the disk.
+    pub fn and(&mut self, next: Self) {
+        self.save.extend(next.save);
+        self.send.extend(next.send);
+        self.start.extend(next.start);
+        self.cancel.extend(next.cancel);
+    }
+
+    fn say(&mut self, update: &Update) {
+        self.send.push(Frame::Update(update.clone()));
+    }
+}
+
+/// Where a journaled command stands in this process.
+#[derive(Debug, Clone, PartialEq)]
+enum Standing {
+    Running,
+    /// Its new boot settles it on the control plane's side.
+    AwaitingSettlement,
+    Settled {
+        update: Update,
+        acknowledged: bool,
+        said_ms: u64,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Held {
+    seq: u64,
+    standing: Standing,
+    cancel_requested: bool,
+}
+
+/// The daemon's state. Everything in it that matters after a crash is in the journal as well.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Core {
+    identity: Identity,
+    generation: u64,
+    /// The session that is open.
+    session: Option<u64>,
+    /// The highest session that was ever open: an older one never comes back.
+    newest_session: u64,
+    settled_below_seq: u64,
+    held: BTreeMap<CommandId, Held>,
+    /// Commands that wait for a spec, not journaled.
+    waiting: BTreeMap<CommandId, Deliver>,
+    /// Called off on this session before they came.
+    called_off: BTreeSet<CommandId>,
+}
+
+impl Core {
+    /// Goes on from a journal: reports what is finished, runs again what may be, settles the rest.
+    pub fn restart(identity: Identity, generation: u64, journal: Book, now_ms: u64) -> (Self, Step) {
+        let mut core = Self {
+            identity,
+            generation,
+            session: None,
+            newest_session: 0,
+            settled_below_seq: 0,
+            held: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            called_off: BTreeSet::new(),
+        };
+        let mut step = Step::default();
+        for entry in journal.into_entries() {
+            core.recover(entry, now_ms, &mut step);
+        }
+        (core, step)
+    }
+
+    /// Commands accepted and not finished.
+    pub fn outstanding(&self) -> usize {
+        self.held.values().filter(|held| matches!(held.standing, Standing::Running)).count()
+    }
+
+    /// Decides what follows from an input.
+    pub fn on(&mut self, input: Input, world: &World<'_>) -> Step {
+        let mut step = Step::default();
+        match input {
+            Input::SessionOpened { epoch, settled_below_seq } => {
+                if epoch > self.newest_session {
+                    self.open(epoch, settled_below_seq, world.now_ms, &mut step);
+                }
+            }
+            Input::SessionClosed { epoch } => {
+                if self.session == Some(epoch) {
+                    self.session = None;
+                }
+            }
+            Input::Delivered { epoch, deliver } if self.session == Some(epoch) => {
+                self.delivered(*deliver, world, &mut step);
+            }
+            Input::CancelReceived { epoch, command } if self.session == Some(epoch) => {
+                self.cancel(command, world.now_ms, &mut step);
+            }
+            Input::UpdateAcked { epoch, commands, settled_below_seq } if self.session == Some(epoch) => {
+                self.acked(&commands, settled_below_seq, &mut step);
+            }
+            // A frame of another session has no effect.
+            Input::Delivered { .. } | Input::CancelReceived { .. } | Input::UpdateAcked { .. } => {}
+            Input::RunFinished { command, report, reason, result } => {
+                let update = Update { command, report, reason, result, at_ms: world.now_ms };
+                self.finished(update, &mut step);
+            }
+            Input::SpecApplied { generation } => {
+                self.generation = generation;
+                self.decide_waiting(world, &mut step);
+            }
+            Input::Tick => {
+                self.decide_waiting(world, &mut step);
+                self.repeat(world.now_ms, RESEND_MS, &mut step);
+            }
+        }
+        if self.session.is_none() {
+            step.send.clear();
+        }
+        step
+    }
+
+    fn open(&mut self, epoch: u64, settled_below_seq: u64, now_ms: u64, step: &mut Step) {
+        self.session = Some(epoch);
+        self.newest_session = epoch;
+        // Not a maximum: a control plane that was restored from a backup counts from where it then was.
+        self.settled_below_seq = settled_below_seq;
+        self.called_off.clear();
+        // What still waits comes again, on this session.
+        self.waiting.clear();
+        self.forget(step);
+        self.repeat(now_ms, 0, step);
+    }
+
+    fn delivered(&mut self, deliver: Deliver, world: &World<'_>, step: &mut Step) {
+        if let Some(held) = self.held.get_mut(&deliver.command) {
+            held.answer(deliver.command, world.now_ms, step);
+        } else if deliver.seq >= self.settled_below_seq {
+            if self.called_off.remove(&deliver.command) {
+                self.settle_untaken(deliver, Report::Cancelled, "cancelled", world.now_ms, step);
+            } else {
+                self.decide(deliver, world, step);
+            }
+        }
+        // Below that it is an echo of something settled for good: whatever it was, it must not run.
+    }
+
+    fn decide(&mut self, deliver: Deliver, world: &World<'_>, step: &mut Step) {
+        let known = (world.kind)(&deliver.kind, &deliver.kind_digest);
+        let (kind, lane, traits) = match &known {
+            Availability::Loaded { lane, traits, roles } => (Known::Loaded(roles), *lane, traits.clone()),
+            Availability::Unavailable => (Known::Unavailable, Lane::Control, BTreeSet::new()),
+            Availability::Unsupported => (Known::Unsupported, Lane::Control, BTreeSet::new()),
+        };
+        let (meant_for, node) = (deliver.node.to_string(), self.identity.node.to_string());
+        let delivery = Delivery {
+            node: &meant_for,
+            incarnation: deliver.incarnation,
+            min_generation: deliver.min_generation,
+            not_after_ms: deliver.not_after_ms,
+            lane,
+        };
+        let node = accept::Node {
+            id: &node,
+            incarnation: self.identity.incarnation,
+            role: self.identity.role,
+            generation: self.generation,
+            now_ms: world.now_ms,
+            free: world.free.free(PerLane::count(step.start.iter().map(|start| start.lane))),
+            has_room: world.has_room,
+        };
+        match accept::decide(&delivery, kind, &node, Ok(()), Ok(())) {
+            Decision::Accept => self.take(deliver, lane, traits, world.now_ms, step),
+            Decision::AwaitSpec => {
+                self.waiting.insert(deliver.command, deliver);
+            }
+            Decision::Refuse(Refusal::Busy) => {
+                step.say(&update(deliver.command, Report::Busy, Refusal::Busy.code(), world.now_ms));
+            }
+            Decision::Refuse(refusal) => {
+                self.settle_untaken(deliver, Report::Rejected, refusal.code(), world.now_ms, step);
+            }
+        }
+    }
+
+    /// Acceptance promises a free worker, so that the start is written down with it, in one write.
+    fn take(&mut self, deliver: Deliver, lane: Lane, traits: BTreeSet<Trait>, now_ms: u64, step: &mut Step) {
+        let (command, seq, boot) = (deliver.command, deliver.seq, self.identity.boot.clone());
+        let accepted = Record::Accepted { deliver: Box::new(deliver.clone()), lane, traits, boot: boot.clone() };
+        step.save.push(accepted);
+        step.save.push(Record::Started { command, attempt: 1, boot });
+        step.send.push(Frame::Ack(command));
+        step.say(&update(command, Report::Running, "", now_ms));
+        step.start.push(Start { deliver, lane, attempt: 1 });
+        self.held.insert(command, Held { seq, standing: Standing::Running, cancel_requested: false });
+    }
+
+    /// Settles what was never accepted. It is journaled, so that a duplicate gets the same answer.
+    fn settle_untaken(&mut self, deliver: Deliver, report: Report, reason: &str, now_ms: u64, step: &mut Step) {
+        let update = update(deliver.command, report, reason, now_ms);
+        let (command, seq) = (deliver.command, deliver.seq);
+        step.save.push(Record::Refused { deliver: Box::new(deliver), update: update.clone() });
+        step.say(&update);
+        let standing = Standing::Settled { update, acknowledged: false, said_ms: now_ms };
+        self.held.insert(command, Held { seq, standing, cancel_requested: false });
+    }
+
+    fn decide_waiting(&mut self, world: &World<'_>, step: &mut Step) {
+        for deliver in std::mem::take(&mut self.waiting).into_values() {
+            self.decide(deliver, world, step);
+        }
+    }
+
+    fn cancel(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
+        if let Some(deliver) = self.waiting.remove(&command) {
+            return self.settle_untaken(deliver, Report::Cancelled, "cancelled", now_ms, step);
+        }
+        let Some(held) = self.held.get_mut(&command) else {
+            // It has not come, or never will. Should it come on this session, it does not start.
+            self.called_off.insert(command);
+            return;
+        };
+        if held.standing == Standing::Running {
+            if !held.cancel_requested {
+                held.cancel_requested = true;
+                step.save.push(Record::CancelRequested { command });
+            }
+            step.cancel.push(command);
+        } else {
+            held.answer(command, now_ms, step);
+        }
+    }
+
+    fn finished(&mut self, update: Update, step: &mut Step) {
+        let Some(held) = self.held.get_mut(&update.command) else { return };
+        if held.standing != Standing::Running {
+            return;
+        }
+        step.save.push(Record::Finished { update: update.clone() });
+        step.say(&update);
+        held.standing = Standing::Settled { said_ms: update.at_ms, update, acknowledged: false };
+    }
+
+    fn acked(&mut self, commands: &[CommandId], settled_below_seq: u64, step: &mut Step) {
+        for command in commands {
+            if let Some(Held { standing: Standing::Settled { acknowledged: acknowledged @ false, .. }, .. }) =
+                self.held.get_mut(command)
+            {
+                *acknowledged = true;
+                step.save.push(Record::Acknowledged { command: *command });
+            }
+        }
+        self.settled_below_seq = self.settled_below_seq.max(settled_below_seq);
+        self.forget(step);
+    }
+
+    /// Drops what is settled for good on both sides. A run that goes on is kept: it has a result to come.
+    fn forget(&mut self, step: &mut Step) {
+        let below = self.settled_below_seq;
+        self.held.retain(|command, held| {
+            let keep = held.seq >= below || held.standing == Standing::Running;
+            if !keep {
+                step.save.push(Record::Forgotten { command: *command });
+            }
+            keep
+        });
+    }
+
+    /// Says the results again that were not acknowledged for so long.
+    fn repeat(&mut self, now_ms: u64, older_ms: u64, step: &mut Step) {
+        if self.session.is_none() {
+            return;
+        }
+        for held in self.held.values_mut() {
+            if let Standing::Settled { update, acknowledged: false, said_ms } = &mut held.standing
+                && now_ms.saturating_sub(*said_ms) >= older_ms
+            {
+                *said_ms = now_ms;
+                step.say(update);
+            }
+        }
+    }
+
+    fn recover(&mut self, entry: Entry, now_ms: u64, step: &mut Step) {
+        let (command, seq, cancel_requested) = (entry.deliver.command, entry.deliver.seq, entry.cancel_requested);
+        let journaled = match (&entry.update, entry.attempt) {
+            (Some(_), _) => Journaled::Finished,
+            (None, 0) => Journaled::Accepted,
+            (None, _) => Journaled::Started,
+        };
+        let same_boot = entry.boot == self.identity.boot;
+        let standing = match resume::recover(journaled, &entry.traits, same_boot) {
+            Recovery::Report => match entry.update {
+                Some(update) => Standing::Settled { update, acknowledged: entry.acknowledged, said_ms: 0 },
+                None => unreachable!("only what is finished is reported"),
+            },
+            Recovery::AwaitSettlement => Standing::AwaitingSettlement,
+            Recovery::Run if !cancel_requested && entry.attempt < MAX_ATTEMPTS => {
+                let attempt = entry.attempt + 1;
+                step.save.push(Record::Started { command, attempt, boot: self.identity.boot.clone() });
+                step.start.push(Start { deliver: entry.deliver, lane: entry.lane, attempt });
+                Standing::Running
+            }
+            Recovery::Run | Recovery::Interrupt => {
+                let update = interrupted(&entry, now_ms);
+                step.save.push(Record::Finished { update: update.clone() });
+                Standing::Settled { update, acknowledged: false, said_ms: 0 }
+            }
+        };
+        self.held.insert(command, Held { seq, standing, cancel_requested });
+    }
+}
+
+impl Held {
+    /// What a duplicate is told.
+    fn answer(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
+        match &mut self.standing {
+            Standing::Running => step.say(&update(command, Report::Running, "", now_ms)),
+            Standing::AwaitingSettlement => step.send.push(Frame::Ack(command)),
+            Standing::Settled { update, said_ms, .. } => {
+                *said_ms = now_ms;
+                step.say(update);
+            }
+        }
+    }
+}
+
+fn update(command: CommandId, report: Report, reason: &str, at_ms: u64) -> Update {
+    Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms }
+}
+
+/// The end of a command that a restart cut off: called off if that was wanted and nothing had happened yet; else failed, with
+/// the effects that it is known to have begun.
+fn interrupted(entry: &Entry, now_ms: u64) -> Update {
+    let command = entry.deliver.command;
+    if entry.cancel_requested && entry.effects.is_empty() {
+        return update(command, Report::Cancelled, "cancelled", now_ms);
+    }
+    let effects = json!({ "outcome": "interrupted", "attempt": entry.attempt, "effects": entry.effects });
+    Update { result: effects.to_string().into_bytes(), ..update(command, Report::Failed, "interrupted", now_ms) }
+}
