@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bc_daemon::kind_run;
 use better_compute::kind::KindCommand;
 use better_compute::output;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -28,19 +29,23 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
-    let done = match Cli::parse().command {
+    bc_daemon::terminal::start_log();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return kind_run::print_usage(&usage),
+    };
+    let done = match cli.command {
         Command::Kind(command) => command.execute(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut script);
+            output::say(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
     };
     done.unwrap_or_else(|error| {
-        output::complain(&format!("error: {error:#}"));
-        ExitCode::FAILURE
+        let (message, code) = kind_run::explain(&error);
+        output::complain(&message);
+        ExitCode::from(code)
     })
 }

@@ -31,6 +31,8 @@ pub struct Config {
     pub cache_dir: Option<PathBuf>,
     /// What has to outlive the process.
     pub state_dir: Option<PathBuf>,
+    /// The components of the kinds that this node serves.
+    pub plugin_dir: Option<PathBuf>,
 }
 
 /// The NVIDIA management library.
@@ -57,6 +59,7 @@ impl Default for Config {
             kernel_log: kernel_log::Source::default(),
             cache_dir: None,
             state_dir: None,
+            plugin_dir: None,
         }
     }
 }

@@ -3,10 +3,11 @@
 //! **Invariant:** it takes the same way as a command would: admission, gate, capabilities, limits.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use bc_proto::rules::admission::Obstacle;
-use bc_runtime::{Inspected, LoadError, Mode, Outcome, Report, Run};
+use bc_runtime::{Inspected, LoadError, Mode, Outcome, Rejected, Report, Run};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -99,6 +100,26 @@ impl Attempt {
     }
 }
 
+/// What a command line says, and exits with, when there was no attempt: 3 for a file that is no kind, with the remedy; 1 for
+/// everything else that could not be read or was asked for wrongly.
+pub fn explain(error: &anyhow::Error) -> (String, u8) {
+    match error.downcast_ref::<LoadError>() {
+        Some(load) => {
+            let code = if matches!(load.rejected, Rejected::Unreadable(_)) { 1 } else { 3 };
+            (format!("error: {error:#}\n  → {}", load.rejected.remedy()), code)
+        }
+        None => (format!("error: {error:#}"), 1),
+    }
+}
+
+/// Prints what clap has to say: help and version are results; anything else is wrong usage, which exits 1, since clap's own
+/// 2 means that a kind failed.
+pub fn print_usage(usage: &clap::Error) -> ExitCode {
+    // A closed pipe must not change the exit code.
+    let _ = usage.print();
+    if usage.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
 /// Runs the kind on a runtime of its own. A host call that hangs (a driver that does not answer) does not keep the process:
 /// its thread is left behind.
 pub fn block_on(run: &KindRun, cancel: CancellationToken) -> anyhow::Result<Attempt> {
@@ -141,6 +162,12 @@ impl KindRun {
             return Ok(Attempt::Refused { kind: name, obstacles });
         }
         let kind = node.engine.load(&component).map_err(|rejected| LoadError { file: self.file.clone(), rejected })?;
+        // As where commands are queued: what the kind's own check refuses does not run.
+        match kind.validate(&payload).await {
+            Ok(problems) if problems.is_empty() => {}
+            Ok(problems) => return Ok(Attempt::Ran(Box::new(Report::invalid_payload(problems)))),
+            Err(outcome) => return Ok(Attempt::Ran(Box::new(Report::without_run(outcome)))),
+        }
         let run = Run {
             timeout: self.timeout,
             mode: if self.plan { Mode::Plan } else { Mode::Live },

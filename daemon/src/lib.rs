@@ -4,5 +4,8 @@
 
 pub mod capability;
 pub mod config;
+pub mod kind_plugins;
 pub mod kind_run;
 pub mod node;
+pub mod plugins;
+pub mod terminal;

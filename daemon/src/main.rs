@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use bc_daemon::kind_run::{Attempt, KindRun};
+use bc_daemon::kind_plugins::{KindList, KindWatch};
+use bc_daemon::kind_run::{self, Attempt, KindRun};
+use bc_daemon::terminal::{self, complain, say};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
@@ -27,37 +29,43 @@ enum Kind {
     ///
     /// Exit codes: 0 succeeded, 1 usage or I/O, 2 failed, 3 refused, 6 cancelled.
     Run(KindRun),
+    /// Say which kinds of a plugin directory this node would serve, and why not the others
+    ///
+    /// Exit codes: 0 all of them, 1 usage or I/O, 3 some are refused.
+    List(KindList),
+    /// Follow a plugin directory as the daemon does, and print each change as one line of JSON, until interrupted
+    Watch(KindWatch),
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
-    let Command::Kind(Kind::Run(run)) = Bcd::parse().command;
-    match bc_daemon::kind_run::block_on(&run, CancellationToken::new()) {
-        Ok(attempt) => {
+    terminal::start_log();
+    let Command::Kind(kind) = match Bcd::try_parse() {
+        Ok(bcd) => bcd.command,
+        Err(usage) => return kind_run::print_usage(&usage),
+    };
+    let done = match kind {
+        Kind::Run(run) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);
-            ExitCode::from(attempt.exit_code())
-        }
+            attempt.exit_code()
+        }),
+        Kind::List(list) => list.block_on(),
+        Kind::Watch(watch) => watch.block_on().map(|()| 0),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
-            complain(&format!("error: {error:#}"));
-            ExitCode::FAILURE
+            let (message, code) = kind_run::explain(&error);
+            complain(&message);
+            ExitCode::from(code)
         }
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what this command is for")]
 fn print(attempt: &Attempt) {
-    println!("{:#}", attempt.to_json());
+    say(&format!("{:#}", attempt.to_json()));
     if let Attempt::Refused { kind, obstacles } = attempt {
         for obstacle in obstacles {
             complain(&format!("{kind}: {obstacle}\n{}", obstacle.remedy()));
         }
     }
-}
-
-#[expect(clippy::print_stderr, reason = "errors of a command line go to standard error")]
-fn complain(message: &str) {
-    eprintln!("{message}");
 }

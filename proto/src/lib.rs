@@ -13,4 +13,5 @@ pub mod pattern;
 pub mod quantity;
 pub mod rules;
 pub mod schema;
+pub mod wire;
 pub mod xid;

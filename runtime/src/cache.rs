@@ -9,7 +9,7 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -119,9 +119,13 @@ impl Cache {
     }
 }
 
-/// The MAC key. Two processes that start at once agree on the one whose file came first.
+/// The MAC key. Nothing is written where there is one: a full disk takes no cache away. Two processes that start at once
+/// agree on the one whose file came first.
 fn read_or_make_key(dir: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let path = dir.join("key");
+    if let Some(key) = read_key(&path) {
+        return Ok(key);
+    }
     let mut fresh = [0; KEY_BYTES];
     getrandom::fill(&mut fresh).map_err(io::Error::other)?;
     let mut file = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o600)).tempfile_in(dir)?;
@@ -129,18 +133,15 @@ fn read_or_make_key(dir: &Path) -> io::Result<[u8; KEY_BYTES]> {
     file.as_file().sync_all()?;
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(fresh),
-        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => match fs::read(&path)?.try_into() {
-            Ok(key) => Ok(key),
+        Err(taken) if taken.error.kind() == io::ErrorKind::AlreadyExists => match read_key(&path) {
+            Some(key) => Ok(key),
             // A damaged key makes every file a miss; a new one is as good.
-            Err(_) => replace_key(&path, fresh),
+            None => taken.file.persist(&path).map(|_| fresh).map_err(|failed| failed.error),
         },
         Err(failed) => Err(failed.error),
     }
 }
 
-fn replace_key(path: &Path, fresh: [u8; KEY_BYTES]) -> io::Result<[u8; KEY_BYTES]> {
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(&fresh)?;
-    file.sync_all()?;
-    Ok(fresh)
+fn read_key(path: &Path) -> Option<[u8; KEY_BYTES]> {
+    fs::read(path).ok()?.try_into().ok()
 }

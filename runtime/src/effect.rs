@@ -8,6 +8,11 @@ use bc_proto::canonical;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The most bytes that the names and arguments of all effects of a run may have, each effect counted with [`EFFECT_BYTES`]
+/// more. Wiping every disk of a node takes a few kilobytes; the host keeps them all until the run ends.
+const MAX_BYTES: usize = 1024 * 1024;
+const EFFECT_BYTES: usize = 128;
+
 /// One effect of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
@@ -33,6 +38,43 @@ pub enum State {
     Done,
     /// The node says that it did not, and why.
     Failed(String),
+}
+
+/// The effects of a run, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    list: Vec<Effect>,
+    bytes: usize,
+}
+
+impl Effects {
+    /// Adds one. Errors, in words, when the run has had its share.
+    pub(crate) fn begin(&mut self, name: String, args: Value, state: State) -> Result<&mut Effect, String> {
+        self.bytes = self.bytes.saturating_add(EFFECT_BYTES + name.len() + args.to_string().len());
+        if self.bytes > MAX_BYTES {
+            return Err(format!(
+                "with {name}, the effects of this run take more than the {MAX_BYTES} bytes that one run may have"
+            ));
+        }
+        let seq = u32::try_from(self.list.len()).expect("their bytes are bounded");
+        Ok(self.list.push_mut(Effect { seq, name, args, state }))
+    }
+
+    /// Takes the last one back: nothing was done.
+    pub(crate) fn take_back(&mut self) {
+        self.list.pop();
+    }
+
+    /// What became of the one that was begun last.
+    pub(crate) fn settle(&mut self, state: State) -> &Effect {
+        let last = self.list.last_mut().expect("an effect is settled after it was begun");
+        last.state = state;
+        last
+    }
+
+    pub(crate) fn into_list(self) -> Vec<Effect> {
+        self.list
+    }
 }
 
 /// Where intents and outcomes go. The daemon's is its journal on disk.

@@ -42,8 +42,6 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SetUpError {
-    #[error("the compiled-code cache {} cannot be used: {error}", dir.display())]
-    Cache { dir: PathBuf, error: std::io::Error },
     #[error("WebAssembly cannot run on this machine: {0}")]
     Wasmtime(String),
 }
@@ -60,7 +58,8 @@ struct Inner {
 }
 
 impl Engine {
-    /// Builds an engine. Errors when the cache directory cannot be made private, or the machine lacks what wasmtime needs.
+    /// Builds an engine. Errors when the machine lacks what wasmtime needs. A cache directory that cannot be used, or cannot
+    /// be made private, is logged and leaves it without a cache.
     pub fn new(config: &Config) -> Result<Self, SetUpError> {
         let mut settings = wasmtime::Config::new();
         settings
@@ -72,14 +71,15 @@ impl Engine {
             .max_wasm_stack(GUEST_STACK_BYTES)
             .async_stack_size(FIBER_STACK_BYTES);
         let wasm = wasmtime::Engine::new(&settings).map_err(|error| SetUpError::Wasmtime(format!("{error:#}")))?;
-        let open =
-            |dir: &PathBuf| Cache::open(dir, &wasm).map_err(|error| SetUpError::Cache { dir: dir.clone(), error });
-        let cache = config.cache_dir.as_ref().map(open).transpose()?;
+        let cache = config.cache_dir.as_ref().and_then(|dir| {
+            let unusable = |error: &_| tracing::warn!(dir = %dir.display(), %error, "no compiled-code cache");
+            Cache::open(dir, &wasm).inspect_err(unusable).ok()
+        });
         let ticker = Ticker::start(wasm.clone());
         Ok(Self(Arc::new(Inner { wasm, cache, runs: Arc::new(Semaphore::new(config.max_runs)), ticker })))
     }
 
-    /// What the compiled-code cache did so far; `None` without a cache.
+    /// What the compiled-code cache did so far; `None` without a cache, also when its directory was of no use.
     pub fn cache_counts(&self) -> Option<CacheCounts> {
         self.0.cache.as_ref().map(Cache::counts)
     }

@@ -23,10 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::meter::Meter;
 use crate::capability::{Answer, Capabilities};
-use crate::effect::{Effect, EffectJournal, State};
+use crate::effect::{EffectJournal, Effects, State};
 use crate::run::{Slot, Watcher};
-use crate::transcript::{Entry, Replay};
+use crate::transcript::{Recording, Replay};
 use crate::v1::{Error, LogBudget};
+
+/// The code of the error that stands for a capability's panic.
+const PANICKED: &str = "host-panicked";
 
 /// One host call as the gate sees it.
 #[derive(Debug, Clone, Copy)]
@@ -161,8 +164,8 @@ pub struct Gate {
     pub(crate) slot: Slot,
     pub(crate) watcher: Arc<dyn Watcher>,
     pub(crate) meter: Meter,
-    pub(crate) effects: Vec<Effect>,
-    pub(crate) transcript: Option<Vec<Entry>>,
+    pub(crate) effects: Effects,
+    pub(crate) recording: Option<Recording>,
     pub(crate) calls: u64,
     pub(crate) log: LogBudget,
     pub(crate) last_words: Option<String>,
@@ -183,10 +186,13 @@ impl Gate {
         match &mut self.purpose {
             Purpose::Plan => {
                 if call.action == Action::Effect {
-                    self.effects.push(effect_of(&self.effects, &call, args(), State::Planned));
+                    self.effects.begin(call.name(), args(), State::Planned).map_err(Stop::Denied)?;
                 }
                 if let Some(dry) = dry {
                     return Ok(dry);
+                }
+                if call.action == Action::Effect {
+                    return Err(Stop::Host(format!("{} has no dry answer for a plan", call.name())).into());
                 }
             }
             Purpose::Replay(replay) if call.recorded() => {
@@ -198,19 +204,19 @@ impl Gate {
         }
         let started = Instant::now();
         let answer = match call.action {
-            Action::Effect => self.perform_effect(&call, args(), perform).await?,
+            Action::Effect => {
+                self.meter.pause();
+                let answer = self.perform_effect(&call, args(), perform).await;
+                self.meter.resume();
+                answer?
+            }
             Action::Read | Action::Part => self.perform(&call, perform).await?,
         };
         let took = started.elapsed();
-        if let Some(transcript) = self.transcript.as_mut().filter(|_| call.recorded()) {
-            transcript.push(Entry {
-                call: call.name(),
-                args: args(),
-                answer: if call.secret { answer.redacted() } else { serde_json::to_value(&answer)? },
-                effect: call.action == Action::Effect,
-                at_us: micros(started.into_std().saturating_duration_since(self.meter.origin())),
-                took_us: micros(took),
-            });
+        if let Some(recording) = self.recording.as_mut().filter(|_| call.recorded()) {
+            let answer = if call.secret { answer.redacted().to_string() } else { serde_json::to_string(&answer)? };
+            let at = started.into_std().saturating_duration_since(self.meter.origin());
+            recording.add(&call, args(), &answer, micros(at), micros(took));
         }
         tracing::debug!(
             target: "bc_runtime::call",
@@ -249,7 +255,7 @@ impl Gate {
                 drop(slot);
                 answer
             });
-            thread.await.unwrap_or_else(|panic| Err(Error::new("host-panicked", panic.to_string())))
+            thread.await.unwrap_or_else(|panic| Err(Error::new(PANICKED, panic.to_string())))
         };
         self.pass(call, || args.clone(), dry.map(Ok), perform).await
     }
@@ -268,6 +274,14 @@ impl Gate {
         self.still_wanted()
     }
 
+    /// In a replay, the recorded call that was not made.
+    pub(crate) fn left_to_replay(&self) -> Option<&str> {
+        match &self.purpose {
+            Purpose::Replay(replay) => replay.next(),
+            _ => None,
+        }
+    }
+
     /// Between actions: is the run still to go on?
     pub(crate) fn still_wanted(&self) -> Result<(), Stop> {
         if self.cancel.is_cancelled() {
@@ -282,28 +296,43 @@ impl Gate {
         Ok(())
     }
 
-    /// An effect is not abandoned on cancel: it ends, and then the run does.
+    /// An effect is not abandoned on cancel: it ends, and then the run does. Its whole time is the host's.
     async fn perform_effect<T: Reply>(
         &mut self,
         call: &Call<'_>,
         args: Value,
         perform: impl Future<Output = T>,
     ) -> Result<T, Stop> {
-        let mut effect = effect_of(&self.effects, call, args, State::Ambiguous);
-        let journal = Arc::clone(&self.journal);
-        let failed = |what, error| Stop::Host(format!("the {what} of {} was not journaled: {error}", call.name()));
-        journal.intent(&effect).await.map_err(|error| failed("intent", error))?;
-        self.effects.push(effect.clone());
-        self.meter.pause();
-        let answer = tokio::time::timeout_at(self.deadline, perform).await;
-        self.meter.resume();
-        let answer = answer.map_err(|_| Stop::Deadline { during: Some(call.name()) })?;
-        effect.state = answer.error().map_or(State::Done, |error| State::Failed(error.in_words()));
-        if let Some(recorded) = self.effects.last_mut() {
-            recorded.state = effect.state.clone();
+        let effect = self.effects.begin(call.name(), args, State::Ambiguous).map_err(Stop::Denied)?;
+        if let Err(error) = self.journal.intent(effect).await {
+            self.effects.take_back();
+            return Err(Stop::Host(format!("the intent of {} was not journaled: {error}", call.name())));
         }
-        journal.outcome(&effect).await.map_err(|error| failed("outcome", error))?;
+        // Writing it down takes as long as the disk likes: an effect is not begun after its run's end.
+        if let Err(stop) = self.still_wanted() {
+            self.settle(State::Failed(format!("not begun: {stop}"))).await?;
+            return Err(stop);
+        }
+        let Ok(answer) = tokio::time::timeout_at(self.deadline, perform).await else {
+            return Err(Stop::Deadline { during: Some(call.name()) });
+        };
+        let state = match answer.error() {
+            None => State::Done,
+            // Nobody knows how far it came: it stays ambiguous.
+            Some(error) if error.code == PANICKED => {
+                return Err(Stop::Host(format!("{} panicked: {}", call.name(), error.message)));
+            }
+            Some(error) => State::Failed(error.in_words()),
+        };
+        self.settle(state).await?;
         Ok(answer)
+    }
+
+    /// Writes down what became of the effect that was begun last.
+    async fn settle(&mut self, state: State) -> Result<(), Stop> {
+        let effect = self.effects.settle(state);
+        let written = self.journal.outcome(effect).await;
+        written.map_err(|error| Stop::Host(format!("the outcome of {} was not journaled: {error}", effect.name)))
     }
 
     async fn perform<T>(&mut self, call: &Call<'_>, perform: impl Future<Output = T>) -> Result<T, Stop> {
@@ -322,11 +351,6 @@ impl Gate {
         self.meter.resume();
         answer
     }
-}
-
-fn effect_of(before: &[Effect], call: &Call<'_>, args: Value, state: State) -> Effect {
-    let seq = u32::try_from(before.len()).unwrap_or(u32::MAX);
-    Effect { seq, name: call.name(), args, state }
 }
 
 async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {

@@ -16,6 +16,14 @@ use wasmparser::{Parser, Payload};
 /// Rust kinds have about 100 KiB.
 pub const MAX_COMPONENT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How deep modules and components may lie inside each other. Composed components have three or four levels; the time to
+/// compile grows with the square of the depth.
+const MAX_DEPTH: usize = 32;
+
+/// How many types in one section may lie inside others. wasmparser's reader calls itself for each level, and a file of 300 KB
+/// can have 100,000: the stack would end, and with it the process. An imported interface is one type in none.
+const MAX_INNER_TYPES: usize = 256;
+
 /// A component as it declares itself.
 #[derive(Debug, Clone)]
 pub struct Inspected {
@@ -45,6 +53,8 @@ pub enum Rejected {
     CoreModule,
     #[error("it is damaged or cut off: {0}")]
     Damaged(String),
+    #[error("its components or their types lie too deep inside each other")]
+    TooDeep,
     #[error("it carries no manifest (custom section `{}`)", manifest::SECTION)]
     NoManifest,
     #[error("it carries {0} manifests; exactly one is allowed")]
@@ -79,6 +89,7 @@ impl Rejected {
             }
             Self::NotWebAssembly => "give the `.wasm` file that `better-compute kind build` wrote".into(),
             Self::CoreModule | Self::NoManifest => "pack it with `better-compute kind build`".into(),
+            Self::TooDeep => "compose it of fewer components".into(),
             Self::Damaged(_) => "copy or build the file again".into(),
             Self::ManyManifests(_) => "pack the unpacked component once".into(),
             Self::Manifest(_) => "correct kind.toml and build again".into(),
@@ -112,7 +123,7 @@ impl Inspected {
                 Rejected::Damaged("its header names an unknown layer or version".into())
             });
         }
-        let outline = Outline::read(&bytes).map_err(|error| Rejected::Damaged(error.to_string()))?;
+        let outline = Outline::read(&bytes)?;
         let manifest = match outline.manifests.as_slice() {
             [] => return Err(Rejected::NoManifest),
             [section] => Manifest::from_json(section).map_err(Rejected::Manifest)?,
@@ -155,24 +166,31 @@ struct Outline<'a> {
 
 impl<'a> Outline<'a> {
     /// Only the outermost component counts: sections of the modules and components inside it are skipped.
-    fn read(bytes: &'a [u8]) -> Result<Self, wasmparser::BinaryReaderError> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Rejected> {
+        let damaged = |error: wasmparser::BinaryReaderError| Rejected::Damaged(error.to_string());
         let mut outline = Self::default();
-        let mut depth = 0_u32;
+        let mut depth = 0;
         for payload in Parser::new(0).parse_all(bytes) {
-            match payload? {
+            match payload.map_err(damaged)? {
+                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } if depth == MAX_DEPTH => {
+                    return Err(Rejected::TooDeep);
+                }
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::CustomSection(section) if depth == 0 && section.name() == manifest::SECTION => {
                     outline.manifests.push(section.data());
                 }
+                Payload::ComponentTypeSection(section) if inner_types(&bytes[section.range()]) > MAX_INNER_TYPES => {
+                    return Err(Rejected::TooDeep);
+                }
                 Payload::ComponentImportSection(section) if depth == 0 => {
                     for import in section {
-                        outline.imports.insert(import?.name.name.to_owned());
+                        outline.imports.insert(import.map_err(damaged)?.name.name.to_owned());
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 0 => {
                     for export in section {
-                        outline.exports.insert(export?.name.name.to_owned());
+                        outline.exports.insert(export.map_err(damaged)?.name.name.to_owned());
                     }
                 }
                 _ => {}
@@ -180,4 +198,10 @@ impl<'a> Outline<'a> {
         }
         Ok(outline)
     }
+}
+
+/// How many types lie inside others in a section, without reading it: a declaration of a type, 1, that is one of a component,
+/// 0x41, or of an instance, 0x42. At most too many, where a name happens to hold these bytes.
+fn inner_types(section: &[u8]) -> usize {
+    section.windows(2).filter(|bytes| matches!(bytes, [1, 0x41 | 0x42])).count()
 }

@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** a run ends by its deadline, whatever the guest or a host call does, and its report names every effect.
 
+mod ended;
+
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +12,17 @@ use arc_swap::ArcSwap;
 use bc_proto::grants::Grants;
 use bc_proto::schema::Problem;
 use serde_json::Value;
+use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use wasmtime::{Trap, WasmBacktrace};
 
 use crate::capability::Capabilities;
-use crate::effect::{EffectJournal, ReportOnly};
+use crate::effect::{EffectJournal, Effects, ReportOnly};
+use crate::engine::Ticking;
 use crate::gate::{Gate, Meter, Purpose, Stop};
 use crate::kind::Kind;
-use crate::outcome::{Failure, Frame, Outcome, Report};
+use crate::outcome::{Failure, Outcome, Report};
 use crate::store::{self, Limiter, RunState};
-use crate::transcript::{Replay, Transcript};
+use crate::transcript::{Recording, Replay, Transcript};
 use crate::v1::{self, wit::command};
 
 /// What `validate` may take: it is pure, and it runs where commands are queued.
@@ -28,9 +31,6 @@ const VALIDATE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The largest result that is taken. Output that is larger belongs into an upload.
 const MAX_RESULT_BYTES: usize = 1024 * 1024;
-
-/// Frames of a trap that are reported: a recursion has thousands, and the innermost tell.
-const MAX_FRAMES: usize = 32;
 
 /// Something that is released when a run and every thread that it started are gone: a lane's worker slot.
 pub type Slot = Option<Arc<dyn Any + Send + Sync>>;
@@ -94,10 +94,8 @@ impl Kind {
     pub async fn run(&self, run: Run) -> Report {
         let problems = self.schema_problems(&run.payload);
         if !problems.is_empty() {
-            return Report::without_run(Outcome::InvalidPayload { problems });
+            return Report::invalid_payload(problems);
         }
-        let _permit = self.0.engine.runs().acquire().await.expect("the semaphore is never closed");
-        let _ticking = self.0.engine.ticking();
         let started = Instant::now();
         let timeout = run.timeout.unwrap_or(self.0.manifest.timeout.0).min(self.0.manifest.timeout.0);
         let context = command::RunContext {
@@ -105,6 +103,11 @@ impl Kind {
             node_id: run.node_id,
             attempt: run.attempt,
             deadline_ms: run.watcher.now_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        };
+        let deadline = tokio::time::Instant::now() + timeout;
+        let _place = match self.place(deadline, &run.cancel).await {
+            Ok(place) => place,
+            Err(outcome) => return Report::without_run(outcome),
         };
         let payload = run.payload.to_string();
         let gate = Gate {
@@ -119,12 +122,13 @@ impl Kind {
             cancel: run.cancel,
             slot: run.slot,
             watcher: run.watcher,
-            transcript: run.record.then(Vec::new),
-            ..self.gate(timeout, self.0.manifest.limits.cpu.0)
+            recording: run.record.then(Recording::default),
+            ..self.gate(deadline, self.0.manifest.limits.cpu.0)
         };
-        let deadline = gate.deadline;
         let mut store = store::new(&self.0.engine, self.state(gate));
         let guest = async {
+            // The guest starts only if it is still wanted: a short one would be over before anyone looks again.
+            store.data().gate.still_wanted()?;
             let guest = self.0.guest.instantiate_async(&mut store).await?;
             guest.better_compute_kind_command().call_run(&mut store, &context, &payload).await
         };
@@ -133,25 +137,28 @@ impl Kind {
         let ended = ended.unwrap_or_else(|_| Err(Stop::Deadline { during: None }.into()));
         let RunState { gate, limiter } = store.into_data();
         let outcome = match ended {
+            Ok(_) if gate.left_to_replay().is_some() => Outcome::Diverged {
+                message: format!(
+                    "it ended where the recorded run called {}",
+                    gate.left_to_replay().unwrap_or_default()
+                ),
+            },
             Ok(Ok(result)) => self.result(&result),
             Ok(Err(failure)) => Outcome::GuestFailure(failure.into()),
-            Err(error) => classify(&error, &gate, self.0.manifest.limits.memory.0),
+            Err(error) => ended::by(&error, &gate, self.0.manifest.limits.memory.0),
         };
         metrics::histogram!("bc_kind_run_seconds", "outcome" => outcome.name()).record(started.elapsed());
         Report {
             outcome,
-            effects: gate.effects,
+            effects: gate.effects.into_list(),
             host_calls: gate.calls,
             dropped_log_lines: gate.log.dropped(),
             cpu: gate.meter.spent(),
             wall: started.elapsed(),
             peak_memory_bytes: limiter.peak_bytes(),
-            transcript: gate.transcript.map(|calls| Transcript {
-                digest: self.0.digest.clone(),
-                kind: self.0.manifest.name.clone(),
-                payload: serde_json::from_str(&payload).expect("it was written from a value"),
-                calls,
-            }),
+            transcript: gate
+                .recording
+                .map(|recording| recording.finish(self.0.digest.clone(), self.0.manifest.name.clone(), run.payload)),
         }
     }
 
@@ -162,9 +169,9 @@ impl Kind {
         if !problems.is_empty() {
             return Ok(problems);
         }
-        let _permit = self.0.engine.runs().acquire().await.expect("the semaphore is never closed");
-        let _ticking = self.0.engine.ticking();
-        let gate = self.gate(VALIDATE_DEADLINE, VALIDATE_CPU);
+        let deadline = tokio::time::Instant::now() + VALIDATE_DEADLINE;
+        let _place = self.place(deadline, &CancellationToken::new()).await?;
+        let gate = self.gate(deadline, VALIDATE_CPU);
         let mut store = store::new(&self.0.engine, self.state(gate));
         let answer = async {
             let guest = self.0.guest.instantiate_async(&mut store).await?;
@@ -175,8 +182,23 @@ impl Kind {
         match answer {
             Ok(Ok(())) => Ok(Vec::new()),
             Ok(Err(problems)) => Ok(problems.into_iter().map(|p| Problem::new(p.pointer, p.message)).collect()),
-            Err(error) => Err(classify(&error, &gate, self.0.manifest.limits.memory.0)),
+            Err(error) => Err(ended::by(&error, &gate, self.0.manifest.limits.memory.0)),
         }
+    }
+
+    /// Waits for one of the engine's places, and keeps the epoch moving while it is taken.
+    async fn place(
+        &self,
+        deadline: tokio::time::Instant,
+        cancel: &CancellationToken,
+    ) -> Result<(SemaphorePermit<'_>, Ticking), Outcome> {
+        let permit = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(Outcome::Cancelled),
+            permit = self.0.engine.runs().acquire() => permit.expect("the semaphore is never closed"),
+            () = tokio::time::sleep_until(deadline) => return Err(Outcome::Deadline { during: None }),
+        };
+        Ok((permit, self.0.engine.ticking()))
     }
 
     fn state(&self, gate: Gate) -> RunState {
@@ -184,20 +206,20 @@ impl Kind {
     }
 
     /// A gate that lets nothing but log pass.
-    fn gate(&self, timeout: Duration, cpu: Duration) -> Gate {
+    fn gate(&self, deadline: tokio::time::Instant, cpu: Duration) -> Gate {
         Gate {
             purpose: Purpose::Validate,
             manifest: Arc::clone(&self.0.manifest),
             grants: Arc::new(ArcSwap::from_pointee(Grants::default())),
             capabilities: Capabilities::default(),
             cancel: CancellationToken::new(),
-            deadline: tokio::time::Instant::now() + timeout,
+            deadline,
             journal: Arc::new(ReportOnly),
             slot: None,
             watcher: Arc::new(Nobody),
             meter: Meter::start(cpu),
-            effects: Vec::new(),
-            transcript: None,
+            effects: Effects::default(),
+            recording: None,
             calls: 0,
             log: v1::LogBudget::default(),
             last_words: None,
@@ -230,7 +252,13 @@ impl Kind {
 }
 
 impl Report {
-    fn without_run(outcome: Outcome) -> Self {
+    /// The report of a run that did not take place, since its payload has problems.
+    pub fn invalid_payload(problems: Vec<Problem>) -> Self {
+        Self::without_run(Outcome::InvalidPayload { problems })
+    }
+
+    /// The report of a run that did not take place.
+    pub fn without_run(outcome: Outcome) -> Self {
         Self {
             outcome,
             effects: Vec::new(),
@@ -242,51 +270,6 @@ impl Report {
             transcript: None,
         }
     }
-}
-
-impl From<command::Failure> for Failure {
-    fn from(failure: command::Failure) -> Self {
-        Self {
-            code: failure.code,
-            message: failure.message,
-            retryable: failure.retryable,
-            // Details that are not JSON are kept as text rather than dropped.
-            details: failure.details.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
-        }
-    }
-}
-
-fn classify(error: &wasmtime::Error, gate: &Gate, memory_bytes: u64) -> Outcome {
-    match error.downcast_ref::<Stop>() {
-        Some(Stop::Denied(message)) => Outcome::Denied { message: message.clone() },
-        Some(Stop::Cancelled) => Outcome::Cancelled,
-        Some(Stop::Deadline { during }) => Outcome::Deadline { during: during.clone() },
-        Some(Stop::Cpu) => {
-            Outcome::Cpu { limit_ms: u64::try_from(gate.meter.budget().as_millis()).unwrap_or(u64::MAX) }
-        }
-        Some(Stop::Memory) => Outcome::Memory { limit_bytes: memory_bytes },
-        Some(Stop::Diverged(message)) => Outcome::Diverged { message: message.clone() },
-        Some(Stop::Host(message)) => Outcome::HostFailure { message: message.clone() },
-        None => Outcome::Trap { message: last_words(error, gate), frames: frames(error) },
-    }
-}
-
-/// The guest's panic message where it left one; else what wasmtime says.
-fn last_words(error: &wasmtime::Error, gate: &Gate) -> String {
-    match (&gate.last_words, error.downcast_ref::<Trap>()) {
-        (Some(words), _) => words.clone(),
-        (None, Some(trap)) => trap.to_string(),
-        (None, None) => error.root_cause().to_string(),
-    }
-}
-
-fn frames(error: &wasmtime::Error) -> Vec<Frame> {
-    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return Vec::new() };
-    let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
-        Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
-        None => format!("function {}", frame.func_index()),
-    };
-    backtrace.frames().iter().take(MAX_FRAMES).map(|frame| Frame { function: name(frame) }).collect()
 }
 
 /// Follows a validation: nobody does.

@@ -11,7 +11,7 @@ use crate::gate::{Gate, Stop};
 /// smaller, and what is larger should be streamed.
 const HOSTCALL_BYTES: usize = 4 * 1024 * 1024;
 
-/// Elements of all tables of one instance. Function tables of a 12 MiB interpreter have about 20,000.
+/// Elements of all tables of a component. Function tables of a 12 MiB interpreter have about 20,000.
 const TABLE_ELEMENTS: usize = 200_000;
 
 /// Modules, memories and tables in one component: a composed component has a handful of each.
@@ -23,16 +23,22 @@ pub(crate) struct RunState {
     pub(crate) limiter: Limiter,
 }
 
-/// Counts linear memory over all memories of a component.
+/// Counts linear memory over all memories of a component, and elements over all its tables.
 pub(crate) struct Limiter {
     limit_bytes: usize,
     bytes: usize,
     peak_bytes: usize,
+    table_elements: usize,
 }
 
 impl Limiter {
     pub(crate) fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX), bytes: 0, peak_bytes: 0 }
+        Self {
+            limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX),
+            bytes: 0,
+            peak_bytes: 0,
+            table_elements: 0,
+        }
     }
 
     pub(crate) fn peak_bytes(&self) -> u64 {
@@ -53,8 +59,9 @@ impl ResourceLimiter for Limiter {
         Ok(true)
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        if desired > TABLE_ELEMENTS { Err(Stop::Memory.into()) } else { Ok(true) }
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        self.table_elements = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if self.table_elements > TABLE_ELEMENTS { Err(Stop::Memory.into()) } else { Ok(true) }
     }
 
     fn instances(&self) -> usize {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use bc_daemon::config::{self, Config};
 use bc_daemon::node::Node;
-use bc_runtime::Inspected;
+use bc_runtime::{Inspected, Rejected};
 use clap::Args;
 use serde_json::json;
 
@@ -37,6 +37,7 @@ impl Check {
         let node = Node::new(&config)?;
         let component = match Inspected::read(&self.file) {
             Ok(component) => component,
+            Err(error) if matches!(error.rejected, Rejected::Unreadable(_)) => return Err(error.into()),
             Err(error) => return Ok(self.verdict("", &[format!("{error}\n  → {}", error.rejected.remedy())])),
         };
         let name = component.manifest.name.clone();

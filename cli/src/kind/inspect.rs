@@ -22,17 +22,11 @@ pub struct Inspect {
 }
 
 impl Inspect {
-    pub(super) fn execute(self) -> ExitCode {
-        let component = match Inspected::read(&self.file) {
-            Ok(component) => component,
-            Err(error) => {
-                output::complain(&format!("{error}\n  → {}", error.rejected.remedy()));
-                return ExitCode::from(REFUSED);
-            }
-        };
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let component = Inspected::read(&self.file)?;
         let faults = component.faults();
         output::say(&if self.json { as_json(&component, &faults) } else { as_text(&component, &faults) });
-        if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
+        Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
     }
 }
 

@@ -39,7 +39,7 @@ impl KindCommand {
         match self {
             Self::New(new) => new.execute(),
             Self::Build(build) => build.execute(),
-            Self::Inspect(inspect) => Ok(inspect.execute()),
+            Self::Inspect(inspect) => inspect.execute(),
             Self::Check(check) => check.execute(),
             Self::Run(run) => run.execute(),
             Self::Replay(replay) => replay.execute(),

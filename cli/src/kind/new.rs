@@ -14,6 +14,7 @@ use crate::output;
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../plugins/sdk");
 static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../wit");
 const WORKSPACE: &str = include_str!("../../../plugins/Cargo.toml");
+const LOCK: &str = include_str!("../../../plugins/Cargo.lock");
 const MANIFEST: &str = include_str!("../../template/kind.toml");
 const PACKAGE: &str = include_str!("../../template/package.toml");
 const GLUE: &str = include_str!("../../template/lib.rs");
@@ -43,7 +44,8 @@ impl New {
         let package = self.name.replace('.', "-").to_lowercase();
         let folder = self.folder.unwrap_or_else(|| PathBuf::from(&package));
         // The name is checked by the rules of the manifest that it is for.
-        let manifest = MANIFEST.replace("{{name}}", &self.name);
+        let quoted = toml::Value::from(self.name.as_str()).to_string();
+        let manifest = MANIFEST.replace("\"{{name}}\"", &quoted);
         bc_proto::manifest::Manifest::from_toml(&manifest)?;
         if folder.exists() {
             bail!("{} exists; name another folder with --folder", folder.display());
@@ -51,6 +53,8 @@ impl New {
         let write = |path: &str, text: &str| write(&folder.join(path), text.as_bytes());
         write("kind.toml", &manifest)?;
         write("Cargo.toml", &workspace(&package)?)?;
+        // Cargo takes from it the versions of what the new package needs, and drops the rest at the first build.
+        write("Cargo.lock", LOCK)?;
         write("src/lib.rs", &GLUE.replace("{{name}}", &self.name))?;
         write("src/body.rs", BODY)?;
         write(".gitignore", "target/\ndist/\n")?;

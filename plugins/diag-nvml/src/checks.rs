@@ -126,7 +126,7 @@ impl Readings {
 /// Whether the error says that the GPU itself does not work, and not merely that it could not be asked: NVML's
 /// INSUFFICIENT_POWER, IRQ_ISSUE, GPU_IS_LOST, RESET_REQUIRED and GPU_NOT_FOUND (nvml.h).
 fn is_gone(error: &Error) -> bool {
-    matches!(error.native, Some(8 | 10 | 15 | 16 | 28)) || error.code == "gpu-is-lost"
+    matches!(error.native, Some(8 | 11 | 15 | 16 | 28)) || error.code == "gpu-is-lost"
 }
 
 /// NVML's NOT_SUPPORTED: a fact about the GPU.

@@ -146,6 +146,14 @@ fn a_narrow_link_fails_and_a_slow_one_does_not() {
     }
 }
 
+#[test]
+fn a_gpu_is_gone_by_nvmls_numbers_and_a_timeout_is_no_loss() {
+    // nvml.h: 8 INSUFFICIENT_POWER, 10 TIMEOUT, 11 IRQ_ISSUE, 15 GPU_IS_LOST, 16 RESET_REQUIRED, 28 GPU_NOT_FOUND.
+    for (native, gone) in [(8, true), (10, false), (11, true), (15, true), (16, true), (17, false), (28, true)] {
+        assert_eq!(is_gone(&error("a-code", native)), gone, "{native}");
+    }
+}
+
 /// Puts an error in the place of a reading.
 type Set = fn(&mut Readings, Error);
 

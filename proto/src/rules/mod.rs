@@ -2,4 +2,11 @@
 //!
 //! **Invariant:** nothing here is async, reads a clock or a file, or knows a database or a WebAssembly engine.
 
+pub mod accept;
 pub mod admission;
+pub mod backoff;
+pub mod lane;
+pub mod plugins;
+pub mod resume;
+pub mod state;
+pub mod sweep;

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Later than any resumption, so that no time has passed since.
+const PAUSED: u64 = u64::MAX;
+
 pub(crate) struct Meter {
     origin: Instant,
     budget: Duration,
     spent: Duration,
-    /// Nanoseconds from `origin` to the last resumption. Shared with the future that a yielding guest waits for, which has
-    /// no access to the store.
+    /// Nanoseconds from `origin` to the last resumption, or [`PAUSED`]. Shared with the future that a yielding guest waits
+    /// for, which has no access to the store.
     resumed_at: Arc<AtomicU64>,
 }
 
@@ -44,8 +47,10 @@ impl Meter {
         self.spent() >= self.budget
     }
 
+    /// Stands still until the resumption; a run that ends meanwhile leaves it so.
     pub(crate) fn pause(&mut self) {
         self.spent = self.spent();
+        self.resumed_at.store(PAUSED, Ordering::Relaxed);
     }
 
     pub(crate) fn resume(&self) {

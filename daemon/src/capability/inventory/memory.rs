@@ -2,9 +2,6 @@
 //!
 //! **Invariant:** bytes everywhere; the kernel's kB are 1024 bytes.
 
-use std::io::Cursor;
-
-use procfs_core::{FromBufRead, Meminfo};
 use serde::Serialize;
 
 use super::facts::Facts;
@@ -29,15 +26,21 @@ struct HugePages {
 }
 
 pub(super) fn collect(facts: &mut Facts<'_>) -> Memory {
-    let info = facts.text("proc/meminfo").and_then(|text| {
-        let parsed = Meminfo::from_buf_read(Cursor::new(text));
-        parsed.map_err(|error| facts.problem(format!("/proc/meminfo: {error}"))).ok()
-    });
-    Memory {
-        total_bytes: info.as_ref().map(|info| info.mem_total),
-        swap_total_bytes: info.as_ref().map(|info| info.swap_total),
-        huge_pages: huge_pages(facts),
-    }
+    let info = facts.text("proc/meminfo");
+    let mut bytes = |name| {
+        let bytes = bytes_of(info.as_deref()?, name);
+        if bytes.is_none() {
+            facts.problem(format!("/proc/meminfo: it tells no {name} in kB"));
+        }
+        bytes
+    };
+    Memory { total_bytes: bytes("MemTotal"), swap_total_bytes: bytes("SwapTotal"), huge_pages: huge_pages(facts) }
+}
+
+/// The value of the line `name:   123 kB`. Other lines may be missing: kernels and containers differ in what they tell.
+fn bytes_of(info: &str, name: &str) -> Option<u64> {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// By size, smallest first.
@@ -53,4 +56,19 @@ fn huge_pages(facts: &mut Facts<'_>) -> Option<Vec<HugePages>> {
         free: facts.number(&format!("{HUGE_PAGES}/{name}/free_hugepages")),
     });
     Some(pages.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_of;
+
+    #[test]
+    fn a_quantity_is_found_by_its_whole_name_and_only_in_kb() {
+        let info = "MemTotal:        1024 kB\nSwapCached:  1 kB\nHugePages_Total:  8\nBig: 99999999999999999999 kB\n";
+        for (name, expected) in
+            [("MemTotal", Some(1 << 20)), ("Mem", None), ("SwapTotal", None), ("HugePages_Total", None), ("Big", None)]
+        {
+            assert_eq!(bytes_of(info, name), expected, "{name}");
+        }
+    }
 }

@@ -34,6 +34,10 @@ enum Mode {
     Effects,
     Garbage,
     BigResult,
+    HugeLine,
+    FloodCalls,
+    FloodEffects,
+    Secret,
 }
 
 /// The text itself, not [`sdk::Kind`]: one mode answers what is not JSON.
@@ -64,6 +68,13 @@ impl Command for Hostile {
             Mode::Effects => modes::reset_and_reboot(),
             Mode::Garbage => Ok(modes::answer_garbage()),
             Mode::BigResult => Ok(modes::answer_tens_of_megabytes()),
+            Mode::HugeLine => {
+                modes::log_a_huge_line();
+                Ok("{}".to_owned())
+            }
+            Mode::FloodCalls => modes::flood_the_transcript(),
+            Mode::FloodEffects => modes::flood_the_effects(),
+            Mode::Secret => modes::read_a_secret(),
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sdk::{Failure, clock, gpus, nvml, system, tracing};
+use sdk::{Failure, clock, gpus, nvml, secrets, system, tracing};
 
 /// How many bytes the big result has between its quotes: more than any sane limit, and less than 32 MiB of memory.
 pub(crate) const BIG_BYTES: usize = 24_000_000;
@@ -109,4 +109,35 @@ pub(crate) fn answer_tens_of_megabytes() -> String {
         result[end] = b'"';
     }
     String::from_utf8(result).expect("ASCII")
+}
+
+/// One line that is larger than all that a host should copy for a guest.
+#[inline(never)]
+pub(crate) fn log_a_huge_line() {
+    let line = "x".repeat(BIG_BYTES / 4);
+    tracing::info!("{line}");
+}
+
+/// Asks for the time for ever: each call is one more line of the transcript.
+#[inline(never)]
+pub(crate) fn flood_the_transcript() -> ! {
+    loop {
+        black_box(clock::now_ms());
+    }
+}
+
+/// Wants ever more effects, each with a megabyte of arguments.
+#[inline(never)]
+pub(crate) fn flood_the_effects() -> ! {
+    let reason = "x".repeat(1 << 20);
+    loop {
+        black_box(system::reboot(&reason).is_ok());
+    }
+}
+
+/// Reads a secret, and tells no more of it than its length.
+#[inline(never)]
+pub(crate) fn read_a_secret() -> Result<String, Failure> {
+    let secret = secrets::get("token")?;
+    Ok(format!(r#"{{"bytes":{}}}"#, secret.len()))
 }

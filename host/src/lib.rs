@@ -1,0 +1,14 @@
+//! The control plane.
+//!
+//! **Invariant:** no state lives in a replica's memory alone: any replica can cancel, settle and take over any node.
+
+/// The server side of the session protocol, generated from `proto/node.proto`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::pedantic,
+    reason = "generated, and none of it may lint later; node.proto holds the documentation"
+)]
+mod grpc {
+    tonic::include_proto!("better_compute.node.v1");
+}

@@ -1,0 +1,14 @@
+//! The session protocol: generated messages, and the checked types that the rest of the code works with.
+//!
+//! **Invariant:** this is the only parser. A message becomes a checked type here or an error that names the field; nothing
+//! else reads generated messages' strings and numbers.
+
+mod checked;
+
+/// Generated from `node.proto`.
+#[expect(missing_docs, clippy::pedantic, reason = "generated; node.proto holds the documentation")]
+pub mod v1 {
+    include!(concat!(env!("OUT_DIR"), "/better_compute.node.v1.rs"));
+}
+
+pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};

@@ -1,0 +1,366 @@
+//! Checked types and the conversions to and from the generated messages.
+
+use serde_json::Value;
+
+use super::v1;
+use crate::id::{CommandId, JournalId, NodeId};
+use crate::manifest::Role;
+use crate::rules::state::Event;
+
+/// A message that does not hold what its field is for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}.{field}: {rule}")]
+pub struct Invalid {
+    /// The message.
+    pub message: &'static str,
+    /// The field.
+    pub field: &'static str,
+    /// What it should hold.
+    pub rule: &'static str,
+}
+
+/// What a node says of itself when it opens a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Its journal.
+    pub journal: JournalId,
+    /// The kernel's boot id.
+    pub boot: String,
+    /// Its role now.
+    pub role: Role,
+    /// The life that its certificate was issued for.
+    pub incarnation: u64,
+    /// The daemon's version.
+    pub bcd_version: semver::Version,
+    /// The host ABI that it provides.
+    pub host_abi: semver::Version,
+    /// The generation of the spec that it applied last; 0 for none.
+    pub generation: u64,
+    /// The kinds that it has loaded.
+    pub kinds: Vec<LoadedKind>,
+    /// Milliseconds since it booted.
+    pub uptime_ms: u64,
+}
+
+/// A kind that a node has loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedKind {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: semver::Version,
+    /// SHA-256 of the component, 64 hex digits.
+    pub digest: String,
+}
+
+/// A command on its way to a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deliver {
+    /// The command.
+    pub command: CommandId,
+    /// Its place among the node's commands.
+    pub seq: u64,
+    /// The node that it is for.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: u64,
+    /// The kind.
+    pub kind: String,
+    /// SHA-256 of the component that validated the payload, 64 hex digits.
+    pub kind_digest: String,
+    /// The payload.
+    pub payload: Value,
+    /// Until when it may wait to be accepted, milliseconds since the Unix epoch, server time.
+    pub not_after_ms: u64,
+    /// How long a run may take, milliseconds.
+    pub timeout_ms: u64,
+    /// The spec generation that it presupposes.
+    pub min_generation: Option<u64>,
+}
+
+/// What a node says became of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Report {
+    /// It was started.
+    Running,
+    /// It reached its goal.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+    /// It was refused.
+    Rejected,
+    /// There was no free worker.
+    Busy,
+}
+
+/// A report with its particulars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Update {
+    /// The command.
+    pub command: CommandId,
+    /// What became of it.
+    pub report: Report,
+    /// Why, as a stable code; empty for success.
+    pub reason: String,
+    /// The result exactly as the node stored it; empty for none.
+    pub result: Vec<u8>,
+    /// The node's own time of it.
+    pub at_ms: u64,
+}
+
+impl Report {
+    /// The event in the command's life.
+    pub const fn event(self) -> Event {
+        match self {
+            Self::Running => Event::Started,
+            Self::Succeeded => Event::ReportedSucceeded,
+            Self::Failed => Event::ReportedFailed,
+            Self::Cancelled => Event::ReportedCancelled,
+            Self::Rejected => Event::ReportedRejected,
+            Self::Busy => Event::Busy,
+        }
+    }
+
+    /// Whether nothing follows for this command.
+    pub const fn is_terminal(self) -> bool {
+        !matches!(self, Self::Running | Self::Busy)
+    }
+}
+
+fn invalid(message: &'static str, field: &'static str, rule: &'static str) -> Invalid {
+    Invalid { message, field, rule }
+}
+
+fn digest(message: &'static str, field: &'static str, bytes: &[u8]) -> Result<String, Invalid> {
+    if bytes.len() == 32 { Ok(hex::encode(bytes)) } else { Err(invalid(message, field, "must have 32 bytes")) }
+}
+
+fn role(message: &'static str, role: v1::Role) -> Result<Role, Invalid> {
+    match role {
+        v1::Role::Host => Ok(Role::Host),
+        v1::Role::Ramdisk => Ok(Role::Ramdisk),
+        v1::Role::Site => Ok(Role::Site),
+        v1::Role::Gateway => Ok(Role::Gateway),
+        v1::Role::Unspecified => Err(invalid(message, "role", "must be a role")),
+    }
+}
+
+impl From<Role> for v1::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Host => Self::Host,
+            Role::Ramdisk => Self::Ramdisk,
+            Role::Site => Self::Site,
+            Role::Gateway => Self::Gateway,
+        }
+    }
+}
+
+impl v1::JoinRequest {
+    /// The role that the machine joins with.
+    pub fn checked_role(&self) -> Result<Role, Invalid> {
+        role("JoinRequest", self.role())
+    }
+}
+
+impl TryFrom<v1::Hello> for Hello {
+    type Error = Invalid;
+
+    fn try_from(hello: v1::Hello) -> Result<Self, Invalid> {
+        const M: &str = "Hello";
+        let role = role(M, hello.role())?;
+        let version = |field, text: &str| text.parse().map_err(|_| invalid(M, field, "must be a semantic version"));
+        if hello.boot_id.is_empty() || hello.boot_id.len() > 64 {
+            return Err(invalid(M, "boot_id", "must have 1 to 64 bytes"));
+        }
+        Ok(Self {
+            journal: hello.journal_id.parse().map_err(|_| invalid(M, "journal_id", "must be journal_…"))?,
+            role,
+            incarnation: hello.incarnation,
+            bcd_version: version("bcd_version", &hello.bcd_version)?,
+            host_abi: version("host_abi", &hello.host_abi)?,
+            generation: hello.generation,
+            kinds: hello.kinds.into_iter().map(LoadedKind::try_from).collect::<Result<_, _>>()?,
+            uptime_ms: hello.uptime_ms,
+            boot: hello.boot_id,
+        })
+    }
+}
+
+impl From<Hello> for v1::Hello {
+    fn from(hello: Hello) -> Self {
+        Self {
+            journal_id: hello.journal.to_string(),
+            boot_id: hello.boot,
+            role: v1::Role::from(hello.role).into(),
+            incarnation: hello.incarnation,
+            bcd_version: hello.bcd_version.to_string(),
+            host_abi: hello.host_abi.to_string(),
+            generation: hello.generation,
+            kinds: hello.kinds.into_iter().map(Into::into).collect(),
+            uptime_ms: hello.uptime_ms,
+        }
+    }
+}
+
+impl TryFrom<v1::LoadedKind> for LoadedKind {
+    type Error = Invalid;
+
+    fn try_from(kind: v1::LoadedKind) -> Result<Self, Invalid> {
+        const M: &str = "LoadedKind";
+        Ok(Self {
+            digest: digest(M, "digest", &kind.digest)?,
+            version: kind.version.parse().map_err(|_| invalid(M, "version", "must be a semantic version"))?,
+            name: kind.name,
+        })
+    }
+}
+
+impl From<LoadedKind> for v1::LoadedKind {
+    fn from(kind: LoadedKind) -> Self {
+        Self { name: kind.name, version: kind.version.to_string(), digest: undigest(&kind.digest) }
+    }
+}
+
+/// A checked digest is always hex; anything else would have been refused when it was read.
+fn undigest(digest: &str) -> Vec<u8> {
+    hex::decode(digest).unwrap_or_default()
+}
+
+impl TryFrom<v1::Deliver> for Deliver {
+    type Error = Invalid;
+
+    fn try_from(deliver: v1::Deliver) -> Result<Self, Invalid> {
+        const M: &str = "Deliver";
+        Ok(Self {
+            command: deliver.command_id.parse().map_err(|_| invalid(M, "command_id", "must be cmd_…"))?,
+            seq: deliver.seq,
+            node: deliver.node_id.parse().map_err(|_| invalid(M, "node_id", "must be node_…"))?,
+            incarnation: deliver.incarnation,
+            kind_digest: digest(M, "kind_digest", &deliver.kind_digest)?,
+            payload: serde_json::from_str(&deliver.payload).map_err(|_| invalid(M, "payload", "must be JSON"))?,
+            not_after_ms: deliver.not_after_ms,
+            timeout_ms: deliver.timeout_ms,
+            min_generation: deliver.min_generation,
+            kind: deliver.kind,
+        })
+    }
+}
+
+impl From<Deliver> for v1::Deliver {
+    fn from(deliver: Deliver) -> Self {
+        Self {
+            command_id: deliver.command.to_string(),
+            seq: deliver.seq,
+            node_id: deliver.node.to_string(),
+            incarnation: deliver.incarnation,
+            kind: deliver.kind,
+            kind_digest: undigest(&deliver.kind_digest),
+            payload: deliver.payload.to_string(),
+            not_after_ms: deliver.not_after_ms,
+            timeout_ms: deliver.timeout_ms,
+            min_generation: deliver.min_generation,
+        }
+    }
+}
+
+impl TryFrom<v1::Update> for Update {
+    type Error = Invalid;
+
+    fn try_from(update: v1::Update) -> Result<Self, Invalid> {
+        const M: &str = "Update";
+        let report = match update.report() {
+            v1::Report::Running => Report::Running,
+            v1::Report::Succeeded => Report::Succeeded,
+            v1::Report::Failed => Report::Failed,
+            v1::Report::Cancelled => Report::Cancelled,
+            v1::Report::Rejected => Report::Rejected,
+            v1::Report::Busy => Report::Busy,
+            v1::Report::Unspecified => return Err(invalid(M, "report", "must be a report")),
+        };
+        if update.reason.len() > 128 {
+            return Err(invalid(M, "reason", "must have at most 128 bytes"));
+        }
+        if !update.result.is_empty() && serde_json::from_slice::<serde::de::IgnoredAny>(&update.result).is_err() {
+            return Err(invalid(M, "result", "must be JSON"));
+        }
+        Ok(Self {
+            command: update.command_id.parse().map_err(|_| invalid(M, "command_id", "must be cmd_…"))?,
+            report,
+            reason: update.reason,
+            result: update.result,
+            at_ms: update.at_ms,
+        })
+    }
+}
+
+impl From<Update> for v1::Update {
+    fn from(update: Update) -> Self {
+        let report = match update.report {
+            Report::Running => v1::Report::Running,
+            Report::Succeeded => v1::Report::Succeeded,
+            Report::Failed => v1::Report::Failed,
+            Report::Cancelled => v1::Report::Cancelled,
+            Report::Rejected => v1::Report::Rejected,
+            Report::Busy => v1::Report::Busy,
+        };
+        Self {
+            command_id: update.command.to_string(),
+            report: report.into(),
+            reason: update.reason,
+            result: update.result,
+            at_ms: update.at_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn deliver() -> Deliver {
+        Deliver {
+            command: CommandId::from_uuid(Uuid::from_u128(1)),
+            seq: 42,
+            node: NodeId::from_uuid(Uuid::from_u128(2)),
+            incarnation: 1,
+            kind: "diag.nvml".into(),
+            kind_digest: "ab".repeat(32),
+            payload: json!({ "expectedGpus": 8 }),
+            not_after_ms: 1_000,
+            timeout_ms: 60_000,
+            min_generation: Some(3),
+        }
+    }
+
+    #[test]
+    fn a_message_that_does_not_fit_names_its_field() {
+        let good = v1::Deliver::from(deliver());
+        for (bad, error) in [
+            (v1::Deliver { command_id: "node_x".into(), ..good.clone() }, "Deliver.command_id: must be cmd_…"),
+            (v1::Deliver { kind_digest: vec![1], ..good.clone() }, "Deliver.kind_digest: must have 32 bytes"),
+            (v1::Deliver { payload: "{".into(), ..good.clone() }, "Deliver.payload: must be JSON"),
+        ] {
+            assert_eq!(Deliver::try_from(bad).expect_err(error).to_string(), error);
+        }
+        assert_eq!(Deliver::try_from(good), Ok(deliver()));
+        let update = v1::Update { command_id: deliver().command.to_string(), ..v1::Update::default() };
+        assert_eq!(Update::try_from(update).expect_err("no report").field, "report");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_from_the_wire_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = v1::Deliver::decode(&*bytes).map(Deliver::try_from);
+            let _ = v1::Update::decode(&*bytes).map(Update::try_from);
+            let _ = v1::Hello::decode(&*bytes).map(Hello::try_from);
+        }
+    }
+}
