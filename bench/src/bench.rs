@@ -25,12 +25,7 @@ impl Bench {
     /// The file of a kind.
     pub(crate) fn kind(&self, name: &str) -> anyhow::Result<PathBuf> {
         let file = self.kinds.join(name).with_added_extension("wasm");
-        ensure!(
-            file.exists(),
-            "{} is missing; build it with `better-compute kind build FOLDER --out {}`",
-            file.display(),
-            self.kinds.display()
-        );
+        ensure!(file.exists(), "{} is missing; `cargo xtask plugins` builds it", file.display());
         Ok(file)
     }
 
