@@ -1,10 +1,10 @@
 //! One engine per process: wasmtime's settings, the epoch ticker, the compiled-code cache and the limit on parallel runs.
 //!
-//! **Invariant:** an idle engine does nothing: the ticker sleeps while no guest runs.
+//! **Invariant:** an idle engine does nothing: the ticker sleeps from the first tick that finds no guest running.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -108,10 +108,15 @@ impl Drop for Inner {
     }
 }
 
-/// Advances the epoch while guests run.
+/// Advances the epoch while guests run. It falls asleep at the first tick that finds none, not when the last one ends: runs
+/// that follow each other closely would wake it each time, and a thread that has just run on another core makes every
+/// unmapping of a guest's memory interrupt that core.
 struct Ticker {
     /// Guests that run now; [`STOPPED`] ends the thread.
     running: AtomicUsize,
+    /// Whether the thread has to be woken. Sequentially consistent together with `running`: of a run that begins and the thread
+    /// that falls asleep, one sees the other.
+    asleep: AtomicBool,
     thread: std::sync::OnceLock<Thread>,
 }
 
@@ -121,20 +126,19 @@ pub(crate) struct Ticking(Arc<Ticker>);
 
 impl Ticker {
     fn start(engine: wasmtime::Engine) -> Arc<Self> {
-        let ticker = Arc::new(Self { running: AtomicUsize::new(0), thread: std::sync::OnceLock::new() });
+        let ticker = Arc::new(Self {
+            running: AtomicUsize::new(0),
+            asleep: AtomicBool::new(false),
+            thread: std::sync::OnceLock::new(),
+        });
         let seen = Arc::clone(&ticker);
         let handle = thread::Builder::new()
             .name("bc-epoch".into())
             .spawn(move || {
-                loop {
-                    match seen.running.load(Ordering::Acquire) {
-                        STOPPED => return,
-                        0 => thread::park(),
-                        _ => {
-                            thread::park_timeout(TICK);
-                            engine.increment_epoch();
-                        }
-                    }
+                while seen.running.load(Ordering::SeqCst) != STOPPED {
+                    thread::park_timeout(TICK);
+                    engine.increment_epoch();
+                    seen.sleep_while_idle();
                 }
             })
             .expect("a thread can be started while the process sets itself up");
@@ -142,15 +146,24 @@ impl Ticker {
         ticker
     }
 
+    fn sleep_while_idle(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+        // Only now that whoever begins would wake it.
+        while self.running.load(Ordering::SeqCst) == 0 {
+            thread::park();
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
     fn begin(self: &Arc<Self>) -> Ticking {
-        if self.running.fetch_add(1, Ordering::AcqRel) == 0 {
+        if self.running.fetch_add(1, Ordering::SeqCst) == 0 && self.asleep.load(Ordering::SeqCst) {
             self.wake();
         }
         Ticking(Arc::clone(self))
     }
 
     fn stop(&self) {
-        self.running.store(STOPPED, Ordering::Release);
+        self.running.store(STOPPED, Ordering::SeqCst);
         self.wake();
     }
 

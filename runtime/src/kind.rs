@@ -1,6 +1,6 @@
-//! A loaded kind: compiled, linked, its schemas ready.
+//! A loaded kind: compiled and linked.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bc_proto::manifest::Manifest;
 use bc_proto::schema::{Problem, Schema};
@@ -20,9 +20,25 @@ pub(crate) struct Loaded {
     pub(crate) engine: Engine,
     pub(crate) digest: String,
     pub(crate) manifest: Arc<Manifest>,
-    pub(crate) payload: Schema,
-    pub(crate) result: Schema,
+    payload: OnceLock<Schema>,
+    result: OnceLock<Schema>,
     pub(crate) guest: v1::GuestPre<RunState>,
+}
+
+impl Loaded {
+    /// The payload's schema. Compiled when it is first used: a start loads all kinds and runs few of them.
+    fn payload(&self) -> &Schema {
+        self.payload.get_or_init(|| compiled(&self.manifest.payload))
+    }
+
+    /// The result's schema, likewise.
+    pub(crate) fn result(&self) -> &Schema {
+        self.result.get_or_init(|| compiled(&self.manifest.result))
+    }
+}
+
+fn compiled(schema: &Value) -> Schema {
+    Schema::compile(schema).expect("a manifest's schemas were compiled when it was read")
 }
 
 impl Engine {
@@ -38,12 +54,11 @@ impl Engine {
         let mut linker = Linker::new(self.wasm());
         v1::link(&mut linker, &inspected.manifest.capabilities.capabilities()).map_err(link)?;
         let guest = linker.instantiate_pre(&component).and_then(v1::GuestPre::new).map_err(link)?;
-        let schema = |schema| Schema::compile(schema).expect("a manifest's schemas were compiled when it was read");
         Ok(Kind(Arc::new(Loaded {
             engine: self.clone(),
             digest: inspected.digest.clone(),
-            payload: schema(&inspected.manifest.payload),
-            result: schema(&inspected.manifest.result),
+            payload: OnceLock::new(),
+            result: OnceLock::new(),
             manifest: Arc::new(inspected.manifest.clone()),
             guest,
         })))
@@ -75,6 +90,6 @@ impl Kind {
 
     /// What is wrong with a payload by its schema. [`Kind::validate`] asks the kind itself as well.
     pub fn schema_problems(&self, payload: &Value) -> Vec<Problem> {
-        self.0.payload.problems(payload)
+        self.0.payload().problems(payload)
     }
 }

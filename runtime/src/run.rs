@@ -245,7 +245,7 @@ impl Kind {
         }
         match serde_json::from_str(text) {
             Err(error) => invalid(format!("the result is not JSON: {error}"), vec![]),
-            Ok(result) => match self.0.result.problems(&result) {
+            Ok(result) => match self.0.result().problems(&result) {
                 problems if problems.is_empty() => Outcome::Succeeded { result },
                 problems => invalid("the result does not fit the manifest's result schema".into(), problems),
             },

@@ -1,0 +1,116 @@
+//! A figure: what was measured, against what, and whether that reaches the goal.
+
+use std::time::Duration;
+
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
+
+use crate::measure::{Samples, Spread, compare};
+
+/// How to read the table.
+pub(crate) const LEGEND: &str = "\
+All sides of a row were measured in this one run, in turns. Times are the medians of all samples, and p99 after the slash. A
+ratio is the median over the rounds of (ours / floor) or (peer / ours), with the least and the most of a round in brackets; C3
+compares by difference. Floors are raw wasmtime with the same settings, the peer is fork + exec of /bin/true.
+";
+
+/// One row of the table.
+pub(crate) struct Figure {
+    name: &'static str,
+    ours: String,
+    floor: String,
+    peer: String,
+    ratio: String,
+    goal: String,
+    met: Option<bool>,
+}
+
+impl Figure {
+    /// Ours takes at most `goal` times as long as the floor.
+    pub(crate) fn against_floor(name: &'static str, ours: &Samples, floor: &Samples, goal: f64) -> Self {
+        let ratio = compare(ours, floor, |ours, floor| ours / floor);
+        Self {
+            ours: both(ours),
+            floor: both(floor),
+            ratio: times(ratio),
+            goal: format!("≤ {goal} ×"),
+            met: Some(ratio.median <= goal),
+            ..Self::empty(name)
+        }
+    }
+
+    /// Ours is at least `goal` times as fast as the peer.
+    pub(crate) fn against_peer(name: &'static str, ours: &Samples, peer: &Samples, goal: f64) -> Self {
+        let ratio = compare(ours, peer, |ours, peer| peer / ours);
+        Self {
+            ours: both(ours),
+            peer: both(peer),
+            ratio: times(ratio),
+            goal: format!("≥ {goal} ×"),
+            met: Some(ratio.median >= goal),
+            ..Self::empty(name)
+        }
+    }
+
+    /// Ours takes at most `goal` more than the floor.
+    pub(crate) fn above_floor(name: &'static str, ours: &Samples, floor: &Samples, goal: Duration) -> Self {
+        let more = compare(ours, floor, |ours, floor| ours - floor);
+        let micros = |seconds: f64| format!("{:+.2}", seconds * 1e6);
+        Self {
+            ours: in_words(ours.p50()),
+            floor: in_words(floor.p50()),
+            ratio: format!("{} µs ({} – {})", micros(more.median), micros(more.least), micros(more.most)),
+            goal: format!("≤ +{} µs", goal.as_micros()),
+            met: Some(more.median <= goal.as_secs_f64()),
+            ..Self::empty(name)
+        }
+    }
+
+    /// Ours takes at most `goal`, whatever the floor; none is a figure for information.
+    pub(crate) fn within(name: &'static str, ours: &Samples, floor: &Samples, goal: Option<Duration>) -> Self {
+        Self {
+            ours: both(ours),
+            floor: both(floor),
+            ratio: times(compare(ours, floor, |ours, floor| ours / floor)),
+            goal: goal.map_or_else(|| "–".into(), |goal| format!("≤ {} ms", goal.as_millis())),
+            met: goal.map(|goal| ours.p50() <= goal),
+            ..Self::empty(name)
+        }
+    }
+
+    fn empty(name: &'static str) -> Self {
+        let none = || "–".to_owned();
+        Self { name, ours: none(), floor: none(), peer: none(), ratio: none(), goal: none(), met: None }
+    }
+}
+
+/// All figures, as a Markdown table that is readable in a terminal too.
+pub(crate) fn table(figures: &[Figure]) -> String {
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header(["figure", "ours", "floor", "peer", "ratio", "goal", ""]);
+    for Figure { name, ours, floor, peer, ratio, goal, met } in figures {
+        let verdict = met.map_or("–", |met| if met { "met" } else { "missed" });
+        table.add_row([name, ours.as_str(), floor, peer, ratio, goal, verdict]);
+    }
+    table.to_string()
+}
+
+fn both(samples: &Samples) -> String {
+    format!("{} / {}", in_words(samples.p50()), in_words(samples.p99()))
+}
+
+fn times(Spread { median, least, most }: Spread) -> String {
+    format!("{median:.2} × ({least:.2} – {most:.2})")
+}
+
+/// Three digits and a unit.
+fn in_words(duration: Duration) -> String {
+    let micros = duration.as_secs_f64() * 1e6;
+    match micros {
+        ..1.0 => format!("{:.0} ns", micros * 1e3),
+        ..10.0 => format!("{micros:.2} µs"),
+        ..1e3 => format!("{micros:.1} µs"),
+        ..1e5 => format!("{:.2} ms", micros / 1e3),
+        _ => format!("{:.0} ms", micros / 1e3),
+    }
+}
