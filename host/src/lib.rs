@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** no state lives in a replica's memory alone: any replica can cancel, settle and take over any node.
 
+pub mod pki;
 pub mod postgres;
 pub mod queue;
 pub mod store;
