@@ -7,6 +7,10 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The most problems that are listed. Someone who mends a payload needs no more at once, and a long list of wrong items must
+/// not become a long answer.
+const MAX_PROBLEMS: usize = 1_000;
+
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema(Validator);
@@ -48,8 +52,8 @@ impl Schema {
             .map_err(|error| Problem::new(error.instance_path().to_string(), error.to_string()))
     }
 
-    /// Every problem of a value, in the order of their pointers. Messages do not repeat the value: it may be long, and it
-    /// is the sender's.
+    /// Every problem of a value, in the order of their pointers; past the first thousand, a last one says how many more there
+    /// are. Messages do not repeat the value: it may be long, and it is the sender's.
     pub fn problems(&self, value: &Value) -> Vec<Problem> {
         let mut problems: Vec<_> = self
             .0
@@ -57,6 +61,11 @@ impl Schema {
             .map(|error| Problem::new(error.instance_path().to_string(), error.masked().to_string()))
             .collect();
         problems.sort();
+        if problems.len() > MAX_PROBLEMS {
+            let more = problems.len() - MAX_PROBLEMS;
+            problems.truncate(MAX_PROBLEMS);
+            problems.push(Problem::new("", format!("{more} more problems are not listed")));
+        }
         problems
     }
 }
@@ -83,6 +92,14 @@ mod tests {
         let problems = schema.problems(&json!({ "sections": ["cpu", "gpu"], "a/b": "x", "more": 1 }));
         insta::assert_snapshot!(problems.iter().map(|p| format!("{p}\n")).collect::<String>());
         assert_eq!(schema.problems(&json!({ "node": 1, "sections": [] })), []);
+    }
+
+    #[test]
+    fn a_list_of_problems_is_bounded_and_says_so() {
+        let schema = Schema::compile(&json!({ "items": { "type": "string" } })).expect("the schema is right");
+        let problems = schema.problems(&json!(vec![0; MAX_PROBLEMS + 5]));
+        assert_eq!(problems.len(), MAX_PROBLEMS + 1);
+        assert_eq!(problems.last().map(ToString::to_string).as_deref(), Some("5 more problems are not listed"));
     }
 
     #[test]
