@@ -2,9 +2,12 @@
 //!
 //! **Invariant:** no state lives in a replica's memory alone: any replica can cancel, settle and take over any node.
 
+pub mod api;
+pub mod bus;
 pub mod pki;
 pub mod postgres;
 pub mod queue;
+pub mod server;
 pub mod store;
 #[cfg(test)]
 mod testing;
