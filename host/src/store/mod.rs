@@ -4,9 +4,14 @@
 
 pub mod code;
 pub mod commands;
+pub mod components;
 pub mod events;
+pub mod gateways;
+pub mod join_tokens;
 pub mod kinds;
+pub mod node_certificates;
 pub mod nodes;
+pub mod partitions;
 pub mod tenants;
 
 use sqlx::PgPool;
