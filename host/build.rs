@@ -1,4 +1,4 @@
-//! Generates the server side of the session protocol; its messages are bc-proto's.
+//! Generates the session protocol's services, the client for the tests; its messages are bc-proto's.
 
 fn main() {
     println!("cargo:rerun-if-changed=../proto/node.proto");
@@ -6,7 +6,7 @@ fn main() {
     println!("cargo:rerun-if-changed=../migrations");
     let files = protox::compile(["node.proto"], ["../proto"]).expect("node.proto parses");
     tonic_prost_build::configure()
-        .build_client(false)
+        .codec_path("crate::gateway::codec::SmallCodec")
         .extern_path(".better_compute.node.v1", "::bc_proto::wire::v1")
         .compile_fds(files)
         .expect("Rust code can be written for it");

@@ -5,9 +5,17 @@
 //!
 //! **Invariant:** a signal is a hint and holds no truth. One that is lost costs the time until the next slow reconcile.
 
+mod replicas;
+
+use std::sync::Arc;
+
 use bc_proto::id::{CommandId, NodeId};
 use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use self::replicas::Outgoing;
 
 /// How many signals a slow subscriber may lag behind before it is told that it missed some.
 const BACKLOG: usize = 4096;
@@ -30,6 +38,8 @@ pub enum Signal {
     Events,
     /// How far a run is. Not durable.
     Progress(Progress),
+    /// What other replicas said may have been missed: look at everything again.
+    Missed,
 }
 
 /// How far a run is.
@@ -56,16 +66,37 @@ pub struct Progress {
 #[derive(Debug, Clone)]
 pub struct Bus {
     here: broadcast::Sender<Signal>,
+    /// What other replicas have still to be told; `None` for a bus of this replica alone.
+    elsewhere: Option<Arc<Outgoing>>,
 }
 
 impl Bus {
     /// A bus of this replica alone.
     pub fn local() -> Self {
-        Self { here: broadcast::channel(BACKLOG).0 }
+        Self { here: broadcast::channel(BACKLOG).0, elsewhere: None }
+    }
+
+    /// A bus of all replicas over one database. Two tasks serve it until `stop`, each with a connection of its own; while the
+    /// database is away, signals stay here and wait. `replica` is unique among those that run.
+    pub fn connect(pool: &PgPool, replica: &str, stop: CancellationToken) -> Self {
+        let bus = Self { here: broadcast::channel(BACKLOG).0, elsewhere: Some(Arc::default()) };
+        replicas::start(&bus, pool, replica, stop);
+        bus
     }
 
     /// Tells whoever listens, on every replica. Never blocks, never fails.
+    ///
+    /// Work is told to other replicas even when its node has a session here: that session may be a dead one, and what it costs
+    /// is a few bytes of a payload that is on its way anyway.
     pub fn tell(&self, signal: Signal) {
+        if let Some(elsewhere) = &self.elsewhere {
+            elsewhere.add(&signal);
+        }
+        self.tell_here(signal);
+    }
+
+    /// Tells this replica alone.
+    fn tell_here(&self, signal: Signal) {
         // Nobody listening is fine.
         let _ = self.here.send(signal);
     }
@@ -75,3 +106,6 @@ impl Bus {
         self.here.subscribe()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,8 @@
 
 pub mod api;
 pub mod bus;
+pub mod gateway;
+pub mod loops;
 pub mod pki;
 pub mod postgres;
 pub mod queue;
@@ -11,8 +13,9 @@ pub mod server;
 pub mod store;
 #[cfg(test)]
 mod testing;
+pub mod world;
 
-/// The server side of the session protocol, generated from `proto/node.proto`.
+/// Both sides of the session protocol, generated from `proto/node.proto`.
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -9,7 +9,11 @@ use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::bus::Bus;
+use crate::gateway::{self, Gateway};
+use crate::loops;
 use crate::pki::Authority;
+use crate::world::World;
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]
@@ -46,6 +50,9 @@ pub enum Error {
     /// The network.
     #[error("cannot listen")]
     Listen(#[from] std::io::Error),
+    /// The gateway.
+    #[error(transparent)]
+    Gateway(#[from] gateway::ServeError),
 }
 
 /// Serves until it is to stop, then drains. The database is migrated before.
@@ -56,7 +63,75 @@ pub async fn run(
     listeners: Listeners,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    let _ = (config, pool, authority, listeners);
+    let world = World::real();
+    // What serves sessions goes on while they drain.
+    let ended = CancellationToken::new();
+    let _guard = ended.clone().drop_guard();
+    let bus = Bus::connect(&pool, &config.replica, ended.clone());
+    loops::start(&pool, &bus, &world, &ended);
+    let settings = gateway::Settings {
+        replica: config.replica.clone(),
+        hosts: host_of(&config.gateway_url).into_iter().collect(),
+        heartbeat: gateway::HEARTBEAT,
+    };
+    let gateway = Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world, ended.clone()).await?;
+    let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
+    tokio::pin!(serving_nodes);
+    // SEAM: the API. Two lines once `api::router` exists:
+    //   let app = api::App::new(pool, bus, config.clone(), &authority, …);
+    //   let serving_api = axum::serve(listeners.api, api::router(app)).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let serving_api = serve_nothing(listeners.api, stop.clone());
+    tokio::pin!(serving_api);
+    let until_stop = async {
+        tokio::select! {
+            ended = &mut serving_nodes => ended.map_err(Error::from),
+            ended = &mut serving_api => ended.map_err(Error::from),
+            () = stop.cancelled() => Ok(()),
+        }
+    };
+    let outcome = until_stop.await;
+    if stop.is_cancelled() {
+        let drained = async {
+            gateway.drain(config.drain).await;
+            ended.cancel();
+        };
+        let (served, ()) = tokio::join!(&mut serving_nodes, drained);
+        served?;
+    }
+    outcome
+}
+
+async fn serve_nothing(listener: TcpListener, stop: CancellationToken) -> Result<(), std::io::Error> {
+    let _listener = listener;
     stop.cancelled().await;
     Ok(())
+}
+
+/// The host in `https://host:port`, for the gateway's certificate.
+fn host_of(url: &str) -> Option<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next()?;
+    let host = match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next()?,
+        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    };
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_an_address_is_what_stands_before_its_port() {
+        for (url, host) in [
+            ("https://gw.example:7443", Some("gw.example")),
+            ("https://127.0.0.1:1/", Some("127.0.0.1")),
+            ("https://[::1]:7443", Some("::1")),
+            ("gw", Some("gw")),
+            ("https://:1", None),
+        ] {
+            assert_eq!(host_of(url).as_deref(), host, "{url}");
+        }
+    }
 }

@@ -178,7 +178,8 @@ impl Fleet {
 
     pub(crate) async fn hello(&self, greeting: &Greeting, now: OffsetDateTime) -> Session {
         let mut tx = self.pool.begin().await.expect("a transaction");
-        let session = queue::hello(&mut tx, greeting, now).await.expect("a database").expect("a node that may enter");
+        let session =
+            queue::hello(&mut tx, "here", greeting, now).await.expect("a database").expect("a node that may enter");
         tx.commit().await.expect("a commit");
         session
     }
@@ -238,5 +239,8 @@ pub(crate) fn greeting(node: &NodeId) -> Greeting {
         boot: "boot 1".into(),
         role: Role::Host,
         generation: 0,
+        bcd_version: "1.0.0".into(),
+        host_abi: "1.0.0".into(),
+        kinds: Vec::new(),
     }
 }

@@ -3,13 +3,14 @@
 //! **Invariant:** after a hello, no command is in flight that is neither replayed on this session nor known to the node's
 //! newer ones. The epoch is raised first, which waits for claims of the old session and keeps it from making more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bc_proto::id::{JournalId, NodeId};
 use bc_proto::manifest::{Role, Trait};
 use bc_proto::rules::resume::{self, Life, Resumption};
 use bc_proto::rules::state::{Event, State};
 use bc_proto::rules::sweep::UNREGISTERED_TIMEOUT_MS;
+use bc_proto::wire::LoadedKind;
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
@@ -36,6 +37,12 @@ pub struct Greeting {
     pub role: Role,
     /// The generation of the spec that it applied last.
     pub generation: u64,
+    /// The daemon's version.
+    pub bcd_version: String,
+    /// The host ABI that it provides.
+    pub host_abi: String,
+    /// The kinds that it has loaded.
+    pub kinds: Vec<LoadedKind>,
 }
 
 /// An open session.
@@ -51,51 +58,129 @@ pub struct Session {
     pub settled: usize,
 }
 
-/// Opens a session. `None`: the node is deleted or unknown, or lives another life than its certificate.
+/// Opens a session at a gateway. `None`: the node is deleted or unknown, or lives another life than its certificate.
 pub async fn hello(
     db: &mut PgTransaction<'_>,
+    gateway: &str,
     greeting: &Greeting,
     now: OffsetDateTime,
 ) -> Result<Option<Session>, Error> {
-    let node = greeting.node.uuid();
-    let raised = sqlx::query_scalar!(
-        "update nodes set session_epoch = session_epoch + 1, journal_id = $3, boot_id = $4, role = $5::text::role,
-                          spec_generation = $6, last_hello_at = $7
-         where id = $1 and incarnation = $2 and deleted_at is null
-         returning session_epoch",
-        node,
-        signed(greeting.incarnation),
-        greeting.journal.uuid(),
-        greeting.boot,
-        code::role(greeting.role),
-        signed(greeting.generation),
-        now,
-    )
-    .fetch_optional(&mut **db)
-    .await?;
-    let Some(epoch) = raised else { return Ok(None) };
+    let sessions = hello_many(db, gateway, std::slice::from_ref(greeting), now).await?;
+    Ok(sessions.into_iter().next().flatten())
+}
+
+/// Opens sessions of different nodes, each as if alone, with as many statements as for one. The answers are in the greetings'
+/// order.
+pub async fn hello_many(
+    db: &mut PgTransaction<'_>,
+    gateway: &str,
+    greetings: &[Greeting],
+    now: OffsetDateTime,
+) -> Result<Vec<Option<Session>>, Error> {
+    let epochs = raise(db, gateway, greetings, now).await?;
+    let nodes: Vec<Uuid> = epochs.keys().copied().collect();
+    let greeted: HashMap<Uuid, &Greeting> = greetings.iter().map(|it| (it.node.uuid(), it)).collect();
     let mut settlements = Vec::new();
-    for flight in flights(db, node).await? {
-        if let Some((event, reason)) = flight.verdict(greeting) {
+    let flights = flights(db, &nodes).await?;
+    for flight in &flights {
+        if let Some((event, reason)) = flight.verdict(greeted[&flight.node]) {
             let result = if event == Event::Rebooted { REBOOTED } else { b"" };
-            let decided = Settlement::decided(node, flight.id, flight.state, event, reason);
+            let decided = Settlement::decided(flight.node, flight.id, flight.state, event, reason);
             settlements.extend(decided.map(|decided| Settlement { result: result.to_vec(), ..decided }));
         }
     }
-    let settled = settle::write(db, &settlements, now).await?.len();
-    let replay = replay(db, node, epoch).await?;
-    let below = settled_below(db, node).await?;
-    let number = |column, value| unsigned("nodes", column, greeting.node, value);
-    Ok(Some(Session {
-        epoch: number("session_epoch", epoch)?,
-        settled_below_seq: number("next_cmd_seq", below)?,
-        replay,
-        settled,
-    }))
+    let settled: HashSet<Uuid> = settle::write(db, &settlements, now).await?.into_iter().collect();
+    let mut settled_of: HashMap<Uuid, usize> = HashMap::new();
+    for settlement in settlements.iter().filter(|it| settled.contains(&it.command)) {
+        *settled_of.entry(settlement.node).or_default() += 1;
+    }
+    let mut replays: HashMap<Uuid, Vec<Delivery>> = HashMap::new();
+    // The epoch is raised, so nothing new can be in flight: where there was nothing, there is nothing.
+    if !flights.is_empty() {
+        for delivery in replay(db, &epochs).await? {
+            replays.entry(delivery.deliver.node.uuid()).or_default().push(delivery);
+        }
+    }
+    let below = settled_below(db, &nodes).await?;
+    let sessions = greetings.iter().map(|greeting| {
+        let node = greeting.node.uuid();
+        let Some(&epoch) = epochs.get(&node) else { return Ok(None) };
+        Ok(Some(Session {
+            epoch: unsigned("nodes", "session_epoch", greeting.node, epoch)?,
+            settled_below_seq: below.get(&node).copied().unwrap_or(0),
+            replay: replays.remove(&node).unwrap_or_default(),
+            settled: settled_of.get(&node).copied().unwrap_or(0),
+        }))
+    });
+    sessions.collect()
+}
+
+/// Raises the epochs and notes what the nodes say of themselves; returns the epochs of those that may enter. Rows are locked in
+/// the order of their ids, as claims lock them, so that no two of these wait for each other.
+async fn raise(
+    db: &mut PgConnection,
+    gateway: &str,
+    greetings: &[Greeting],
+    now: OffsetDateTime,
+) -> Result<HashMap<Uuid, i64>, Error> {
+    let mut columns = Columns::default();
+    for greeting in greetings {
+        columns.nodes.push(greeting.node.uuid());
+        columns.incarnations.push(signed(greeting.incarnation));
+        columns.journals.push(greeting.journal.uuid());
+        columns.boots.push(greeting.boot.clone());
+        columns.roles.push(code::role(greeting.role).to_owned());
+        columns.generations.push(signed(greeting.generation));
+        columns.versions.push(greeting.bcd_version.clone());
+        columns.abis.push(greeting.host_abi.clone());
+        columns.kinds.push(serde_json::to_value(&greeting.kinds).expect("text is JSON"));
+    }
+    let locked = sqlx::query!("select id from nodes where id = any($1) order by id for no key update", &columns.nodes);
+    locked.fetch_all(&mut *db).await?;
+    let rows = sqlx::query!(
+        r#"update nodes n
+           set session_epoch = n.session_epoch + 1, journal_id = a.journal, boot_id = a.boot, role = a.role::role,
+               spec_generation = a.generation, bcd_version = a.version, host_abi = a.abi, kinds = a.kinds,
+               gateway = $10, session_closed_at = null, last_hello_at = $11
+           from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                       $8::text[], $9::jsonb[])
+               as a (id, incarnation, journal, boot, role, generation, version, abi, kinds)
+           where n.id = a.id and n.incarnation = a.incarnation and n.deleted_at is null
+           returning n.id, n.session_epoch"#,
+        &columns.nodes,
+        &columns.incarnations,
+        &columns.journals,
+        &columns.boots,
+        &columns.roles,
+        &columns.generations,
+        &columns.versions,
+        &columns.abis,
+        &columns.kinds,
+        gateway,
+        now,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.session_epoch)).collect())
+}
+
+/// Greetings, column by column, as UNNEST takes them.
+#[derive(Default)]
+struct Columns {
+    nodes: Vec<Uuid>,
+    incarnations: Vec<i64>,
+    journals: Vec<Uuid>,
+    boots: Vec<String>,
+    roles: Vec<String>,
+    generations: Vec<i64>,
+    versions: Vec<String>,
+    abis: Vec<String>,
+    kinds: Vec<serde_json::Value>,
 }
 
 /// A command in flight, and the node as it was when it was last sent.
 struct Flight {
+    node: Uuid,
     id: Uuid,
     state: State,
     traits: BTreeSet<Trait>,
@@ -124,16 +209,16 @@ impl Flight {
     }
 }
 
-async fn flights(db: &mut PgConnection, node: Uuid) -> Result<Vec<Flight>, Error> {
+async fn flights(db: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Flight>, Error> {
     let rows = sqlx::query!(
-        r#"select c.id, f.state::text as "state!", k.traits, c.incarnation, f.journal_id, f.boot_id,
+        r#"select c.id, c.node_id, f.state::text as "state!", k.traits, c.incarnation, f.journal_id, f.boot_id,
                   f.role::text as "role!"
            from in_flight f
            join commands c on c.node_id = f.node_id and c.seq = f.seq
            join kinds k on k.digest = c.kind_digest
-           where f.node_id = $1
-           order by f.seq"#,
-        node,
+           where f.node_id = any($1)
+           order by f.node_id, f.seq"#,
+        nodes,
     )
     .fetch_all(db)
     .await?;
@@ -141,6 +226,7 @@ async fn flights(db: &mut PgConnection, node: Uuid) -> Result<Vec<Flight>, Error
         let bad = |column| corrupt("in_flight", column, row.id);
         let traits = row.traits.iter().map(|word| code::parse_trait(word).ok_or_else(|| bad("traits")));
         Ok(Flight {
+            node: row.node_id,
             id: row.id,
             state: code::parse_state(&row.state).ok_or_else(|| bad("state"))?,
             traits: traits.collect::<Result<_, Error>>()?,
@@ -153,15 +239,18 @@ async fn flights(db: &mut PgConnection, node: Uuid) -> Result<Vec<Flight>, Error
     parsed.collect()
 }
 
-/// Takes all that is in flight over to a session, with the node's life as it is now.
-async fn replay(db: &mut PgConnection, node: Uuid, epoch: i64) -> Result<Vec<Delivery>, Error> {
+/// Takes all that is in flight over to sessions, with each node's life as it is now.
+async fn replay(db: &mut PgConnection, sessions: &HashMap<Uuid, i64>) -> Result<Vec<Delivery>, Error> {
+    let nodes: Vec<Uuid> = sessions.keys().copied().collect();
+    let epochs: Vec<i64> = sessions.values().copied().collect();
     let rows = sqlx::query_as!(
         Row,
         r#"
         with moved as (
-            update in_flight f set epoch = $2, journal_id = n.journal_id, boot_id = n.boot_id, role = n.role
-            from nodes n
-            where f.node_id = $1 and n.id = $1 and n.session_epoch = $2
+            update in_flight f set epoch = a.epoch, journal_id = n.journal_id, boot_id = n.boot_id, role = n.role
+            from unnest($1::uuid[], $2::bigint[]) as a (node_id, epoch)
+            join nodes n on n.id = a.node_id and n.session_epoch = a.epoch
+            where f.node_id = a.node_id
             returning f.node_id, f.seq, f.lane, f.cancel_requested_at, n.incarnation
         )
         select c.id, c.seq, c.node_id, m.incarnation as "incarnation!", c.kind, c.kind_digest,
@@ -171,9 +260,9 @@ async fn replay(db: &mut PgConnection, node: Uuid, epoch: i64) -> Result<Vec<Del
         from moved m
         join commands c on c.node_id = m.node_id and c.seq = m.seq
         join kinds k on k.digest = c.kind_digest
-        order by c.seq"#,
-        node,
-        epoch,
+        order by c.node_id, c.seq"#,
+        &nodes,
+        &epochs,
         signed(UNREGISTERED_TIMEOUT_MS),
     )
     .fetch_all(db)
@@ -181,19 +270,23 @@ async fn replay(db: &mut PgConnection, node: Uuid, epoch: i64) -> Result<Vec<Del
     rows.into_iter().map(Delivery::try_from).collect()
 }
 
-/// The lowest seq of the node that is not over, or the next one. Counting up locks the counter until it is committed, so
+/// For each node the lowest seq that is not over, or the next one. Counting up locks the counter until it is committed, so
 /// nothing lower appears later.
-async fn settled_below(db: &mut PgConnection, node: Uuid) -> Result<i64, Error> {
-    let below = sqlx::query_scalar!(
-        r#"select least(
+pub async fn settled_below(db: &mut PgConnection, nodes: &[Uuid]) -> Result<HashMap<Uuid, u64>, Error> {
+    let rows = sqlx::query!(
+        r#"select s.node_id, least(
                s.next_cmd_seq,
-               (select seq from ready where node_id = $1 and lane = 'control' order by seq limit 1),
-               (select seq from ready where node_id = $1 and lane = 'provision' order by seq limit 1),
-               (select seq from ready where node_id = $1 and lane = 'bulk' order by seq limit 1),
-               (select seq from in_flight where node_id = $1 order by seq limit 1)
+               (select seq from ready r where r.node_id = s.node_id and lane = 'control' order by seq limit 1),
+               (select seq from ready r where r.node_id = s.node_id and lane = 'provision' order by seq limit 1),
+               (select seq from ready r where r.node_id = s.node_id and lane = 'bulk' order by seq limit 1),
+               (select seq from in_flight f where f.node_id = s.node_id order by seq limit 1)
            ) as "below!"
-           from node_sequences s where s.node_id = $1"#,
-        node,
+           from node_sequences s where s.node_id = any($1)"#,
+        nodes,
     );
-    Ok(below.fetch_one(db).await?)
+    let rows = rows.fetch_all(db).await?;
+    let parsed = rows
+        .into_iter()
+        .map(|row| Ok((row.node_id, unsigned("node_sequences", "next_cmd_seq", row.node_id, row.below)?)));
+    parsed.collect()
 }

@@ -75,14 +75,23 @@ pub struct Busy {
     pub command: CommandId,
 }
 
+/// A command that was put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requeued {
+    /// Its node.
+    pub node: NodeId,
+    /// When it may be sent again.
+    pub not_before: OffsetDateTime,
+}
+
 /// Puts commands back to `ready`, each with a wait that grows with its attempts; one that was called off meanwhile is
-/// cancelled instead. `random` draws from 0..1. Returns how many were put back; claim their lanes from seq 0 again.
+/// cancelled instead. `random` draws from 0..1. Returns what was put back; claim its lanes from seq 0 again.
 pub async fn requeue(
     db: &mut PgConnection,
     busy: &[Busy],
     now: OffsetDateTime,
     mut random: impl FnMut() -> f64,
-) -> Result<u64, Error> {
+) -> Result<Vec<Requeued>, Error> {
     let nodes: Vec<Uuid> = busy.iter().map(|it| it.node.uuid()).collect();
     let epochs: Vec<i64> = busy.iter().map(|it| signed(it.epoch)).collect();
     let commands: Vec<Uuid> = busy.iter().map(|it| it.command.uuid()).collect();
@@ -113,7 +122,10 @@ pub async fn requeue(
         }
     }
     settle::write(db, &cancelled, now).await?;
-    let back = sqlx::query_scalar!(
+    if seqs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let back = sqlx::query!(
         r#"with asked as (
             select * from unnest($1::uuid[], $2::bigint[], $3::int[], $4::timestamptz[])
                 as a (node_id, seq, attempt, not_before)
@@ -130,13 +142,16 @@ pub async fn requeue(
             join commands c on c.node_id = b.node_id and c.seq = b.seq
             join kinds k on k.digest = c.kind_digest
          )
-         select count(*) as "count!" from back"#,
+         select node_id, not_before as "not_before!" from back"#,
         &nodes,
         &seqs,
         &attempts,
         &not_befores,
     )
-    .fetch_one(db)
+    .fetch_all(db)
     .await?;
-    Ok(u64::try_from(back).unwrap_or(0))
+    Ok(back
+        .into_iter()
+        .map(|row| Requeued { node: NodeId::from_uuid(row.node_id), not_before: row.not_before })
+        .collect())
 }

@@ -37,7 +37,8 @@ pub async fn make(db: &mut PgTransaction<'_>, now: OffsetDateTime) -> Result<u32
             continue;
         }
         let (next_year, next_month) = after((year, month));
-        let first = |year, month| Date::from_calendar_date(year, month, 1).map_err(|error| sqlx::Error::Encode(error.into()));
+        let first =
+            |year, month| Date::from_calendar_date(year, month, 1).map_err(|error| sqlx::Error::Encode(error.into()));
         let (from, to) = (first(year, month)?, first(next_year, next_month)?);
         // Names and dates are made here, of numbers; DDL takes no parameters.
         let ddl = format!(

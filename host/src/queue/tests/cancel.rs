@@ -67,7 +67,7 @@ async fn promise_13_a_command_that_was_called_off_is_not_sent_again_after_busy()
     fleet.claim(&node, epoch, at(1)).await;
     call_off(&fleet, &queued.id).await;
     let busy = [Busy { node, epoch, command: queued.id }];
-    assert_eq!(requeue(&mut *fleet.db().await, &busy, at(6), || 0.5).await.expect("a database"), 0);
+    assert_eq!(requeue(&mut *fleet.db().await, &busy, at(6), || 0.5).await.expect("a database").len(), 0);
     assert_eq!(fleet.state(&queued.id).await.0, "cancelled");
     assert_eq!(fleet.claim(&node, epoch, at(100)).await, []);
 }

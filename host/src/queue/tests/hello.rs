@@ -5,7 +5,7 @@ use bc_proto::manifest::{Lane, Role};
 use sqlx::types::Uuid;
 
 use crate::queue::hello::Greeting;
-use crate::queue::{enqueue, hello, life};
+use crate::queue::{enqueue, hello, hello_many, life};
 use crate::testing::{Fleet, at, command, greeting};
 
 async fn replace(fleet: &Fleet, node: &NodeId) -> u64 {
@@ -60,7 +60,11 @@ async fn promise_15_a_re_enrolled_node_never_gets_its_predecessors_destructive_c
     assert_eq!(replace(&fleet, &node).await, 2);
     assert_eq!(fleet.state(&pending).await, ("expired".into(), "node-replaced".into()));
     let mut tx = fleet.pool.begin().await.expect("a transaction");
-    assert_eq!(hello(&mut tx, &greeting(&node), at(3)).await.expect("a database"), None, "the old life's certificate");
+    assert_eq!(
+        hello(&mut tx, "here", &greeting(&node), at(3)).await.expect("a database"),
+        None,
+        "the old life's certificate"
+    );
     drop(tx);
     let reborn = Greeting { incarnation: 2, role: Role::Ramdisk, ..greeting(&node) };
     let session = fleet.hello(&reborn, at(3)).await;
@@ -108,5 +112,41 @@ async fn deleting_a_node_cancels_what_waits_and_fences_its_session_off() {
     assert_eq!(fleet.state(&pending).await, ("cancelled".into(), "node-deleted".into()));
     assert_eq!(fleet.state(&flying).await.0, "dispatched", "it ends by its deadline");
     let mut tx = fleet.pool.begin().await.expect("a transaction");
-    assert_eq!(hello(&mut tx, &greeting(&node), at(3)).await.expect("a database"), None);
+    assert_eq!(hello(&mut tx, "here", &greeting(&node), at(3)).await.expect("a database"), None);
+}
+
+#[tokio::test]
+async fn promise_08_many_hellos_in_one_transaction_are_each_as_if_alone() {
+    let fleet = Fleet::new().await;
+    let kind = fleet.kind(Lane::Control, &[]).await;
+    let mut greetings = Vec::new();
+    let mut queued = Vec::new();
+    for n in 0..20 {
+        let node = fleet.node().await;
+        let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
+        let ids = [fleet.enqueue(&node, kind).await.id, fleet.enqueue(&node, kind).await.id];
+        assert_eq!(fleet.claim(&node, epoch, at(1)).await.len(), 2);
+        let again = greeting(&node);
+        greetings.push(match n % 4 {
+            0 => Greeting { journal: JournalId::from_uuid(Uuid::from_u128(2)), ..again },
+            1 => Greeting { incarnation: 9, ..again },
+            _ => again,
+        });
+        queued.push(ids);
+    }
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    let sessions = hello_many(&mut tx, "there", &greetings, at(2)).await.expect("a database");
+    tx.commit().await.expect("a commit");
+    for (n, (session, ids)) in sessions.into_iter().zip(queued).enumerate() {
+        let got = session.map(|it| {
+            let replayed: Vec<_> = it.replay.iter().map(|it| it.deliver.command).collect();
+            (it.epoch, it.settled, it.settled_below_seq, replayed)
+        });
+        let expected = match n % 4 {
+            0 => Some((2, 2, 3, vec![])),
+            1 => None,
+            _ => Some((2, 0, 1, ids.to_vec())),
+        };
+        assert_eq!(got, expected, "node {n}");
+    }
 }

@@ -1,0 +1,56 @@
+//! Components on their way to nodes.
+//!
+//! **Invariant:** however many nodes fetch a component at once, it is in memory once, and not at all when none does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bc_proto::wire::v1::KindChunk;
+use futures_util::{Stream, StreamExt, stream};
+use sqlx::PgPool;
+use tonic::Status;
+
+use crate::store::kinds::Digest;
+use crate::store::{Error, components};
+
+/// The size of a piece: one is well below every limit of a message.
+const CHUNK: usize = 64 * 1_024;
+
+/// The components that are being sent.
+#[derive(Default)]
+pub(super) struct Components {
+    present: Mutex<HashMap<Digest, Weak<Vec<u8>>>>,
+    /// One is read at a time: the next may find it there.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Components {
+    fn present(&self, digest: &Digest) -> Option<Arc<Vec<u8>>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner).get(digest).and_then(Weak::upgrade)
+    }
+
+    /// The component with a digest.
+    pub(super) async fn find(&self, pool: &PgPool, digest: Digest) -> Result<Option<Arc<Vec<u8>>>, Error> {
+        if let Some(component) = self.present(&digest) {
+            return Ok(Some(component));
+        }
+        let _reading = self.reading.lock().await;
+        if let Some(component) = self.present(&digest) {
+            return Ok(Some(component));
+        }
+        let Some(component) = components::find(&mut *pool.acquire().await?, digest).await? else { return Ok(None) };
+        let component = Arc::new(component);
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        present.retain(|_, component| component.strong_count() > 0);
+        present.insert(digest, Arc::downgrade(&component));
+        Ok(Some(component))
+    }
+}
+
+/// A component in pieces.
+pub(super) fn pieces(component: Arc<Vec<u8>>) -> impl Stream<Item = Result<KindChunk, Status>> + Send + 'static {
+    stream::iter((0..component.len()).step_by(CHUNK)).map(move |at| {
+        let end = (at + CHUNK).min(component.len());
+        Ok(KindChunk { bytes: component[at..end].to_vec() })
+    })
+}

@@ -1,0 +1,69 @@
+//! The gRPC service: who calls, and which answer.
+//!
+//! **Invariant:** whoever has no certificate of this authority can join and do nothing else.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bc_proto::wire::v1;
+use futures_util::Stream;
+use sha2::{Digest as _, Sha256};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::session::Outbox;
+use super::{Caller, Inner, away, fetch, session};
+use crate::grpc::node_gateway_server::NodeGateway;
+use crate::pki;
+use crate::store::node_certificates;
+
+/// Serves the calls of nodes.
+pub(super) struct Service {
+    pub(super) gateway: Arc<Inner>,
+}
+
+#[tonic::async_trait]
+impl NodeGateway for Service {
+    type SessionStream = Outbox;
+    type FetchKindStream = Pin<Box<dyn Stream<Item = Result<v1::KindChunk, Status>> + Send>>;
+
+    async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
+        self.gateway.join(request.get_ref()).await.map(Response::new)
+    }
+
+    async fn session(&self, request: Request<Streaming<v1::FromNode>>) -> Result<Response<Outbox>, Status> {
+        let caller = caller(&request)?;
+        Ok(Response::new(session::begin(&self.gateway, caller, request.into_inner())))
+    }
+
+    async fn fetch_kind(
+        &self,
+        request: Request<v1::FetchKindRequest>,
+    ) -> Result<Response<Self::FetchKindStream>, Status> {
+        let caller = caller(&request)?;
+        let digest = request.into_inner().digest;
+        let invalid = |_| Status::invalid_argument("FetchKindRequest.digest: must have 32 bytes");
+        let digest = digest.try_into().map_err(invalid)?;
+        let known = async {
+            let mut db = self.gateway.pool.acquire().await?;
+            node_certificates::find_many(&mut db, &[caller.fingerprint]).await
+        };
+        if known.await.map_err(|error| away(&error))?.is_empty() {
+            return Err(Status::unauthenticated(
+                "this certificate was revoked, or its node was deleted or enrolled again",
+            ));
+        }
+        let component = self.gateway.components.find(&self.gateway.pool, digest).await.map_err(|error| away(&error))?;
+        let component = component.ok_or_else(|| Status::not_found("no registered component has this digest"))?;
+        Ok(Response::new(Box::pin(fetch::pieces(component))))
+    }
+}
+
+/// Who calls, by the certificate that TLS has verified.
+fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    let certificates = request.peer_certs();
+    let certificate = certificates.as_ref().and_then(|all| all.first());
+    let certificate =
+        certificate.ok_or_else(|| Status::unauthenticated("this call needs a node's certificate; join first"))?;
+    let peer = pki::peer(certificate).map_err(|error| Status::unauthenticated(error.to_string()))?;
+    Ok(Caller { fingerprint: Sha256::digest(certificate).into(), peer })
+}
