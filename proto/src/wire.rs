@@ -12,3 +12,6 @@ pub mod v1 {
 }
 
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
+
+/// The name that every gateway's certificate carries: a node verifies it whatever the gateway's address is.
+pub const GATEWAY_NAME: &str = "gateway.better-compute.internal";
