@@ -96,13 +96,18 @@ fn on_signals(stop: &CancellationToken) -> io::Result<()> {
 }
 
 /// Runs until `stop` is cancelled.
-pub async fn run(mut config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let config = Config { state_dir: Some(config.state_dir()), ..config };
+    let node = Arc::new(Node::new(&config)?);
+    run_on(node, config, stop).await
+}
+
+/// The same on a machine that is given, which may have other capabilities than this one.
+pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let state_dir = config.state_dir();
-    config.state_dir = Some(state_dir.clone());
     let identity = identity::read(&state_dir)?;
     let gateways = gateways(&config, &identity)?;
     let boot = boot_id(&config.boot_id_file())?;
-    let node = Arc::new(Node::new(&config)?);
 
     let path = state_dir.join(JOURNAL);
     // A damaged one is set aside in there, and that is logged.

@@ -40,9 +40,9 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     /// As `WATCHDOG_USEC` says.
     pub(crate) fn from_environment() -> Self {
-        let mut usec = 0;
-        let every = sd_notify::watchdog_enabled(false, &mut usec).then(|| Duration::from_micros(usec) / 2);
-        Self { every, fed: Mutex::default() }
+        let number = |name| std::env::var(name).ok().map(|value| value.parse().unwrap_or(0));
+        let usec = asked_usec(number("WATCHDOG_USEC"), number("WATCHDOG_PID"), std::process::id().into());
+        Self { every: usec.map(|usec| Duration::from_micros(usec) / 2), fed: Mutex::default() }
     }
 
     /// The loop lives.
@@ -65,6 +65,11 @@ impl Watchdog {
     }
 }
 
+/// As sd_watchdog_enabled(3) has it: without a process id it is meant for whoever reads it.
+fn asked_usec(usec: Option<u64>, pid: Option<u64>, own: u64) -> Option<u64> {
+    usec.filter(|usec| *usec > 0 && pid.is_none_or(|pid| pid == own))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +87,7 @@ mod tests {
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]
         );
         assert_eq!(fed(None), [] as [u64; 0]);
+        let asked = [(None, None), (Some(0), None), (Some(5), None), (Some(5), Some(1)), (Some(5), Some(2))];
+        assert_eq!(asked.map(|(usec, pid)| asked_usec(usec, pid, 1)), [None, None, Some(5), Some(5), None]);
     }
 }
