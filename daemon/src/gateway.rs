@@ -244,7 +244,13 @@ fn verify(
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+
     use super::*;
+
+    /// 2000-06-01.
+    const JUNE_2000_MS: u64 = 959_817_600_000;
+    const YEAR_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
     #[test]
     fn an_address_names_scheme_host_and_port_and_nothing_else() {
@@ -255,5 +261,68 @@ mod tests {
         {
             assert_eq!(bad.parse::<Address>(), Err(BadAddress(bad.to_owned())));
         }
+    }
+
+    struct Authority {
+        certificate: CertificateDer<'static>,
+        issuer: Issuer<'static, KeyPair>,
+    }
+
+    impl Authority {
+        fn new() -> Self {
+            let key = KeyPair::generate().expect("a key");
+            let mut params = CertificateParams::default();
+            params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+            let certificate = params.self_signed(&key).expect("a certificate").der().clone();
+            Self { certificate, issuer: Issuer::new(params, key) }
+        }
+
+        /// A gateway's certificate that is valid in 2000.
+        fn gateway(&self, name: &str) -> CertificateDer<'static> {
+            let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+            (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2000, 12, 31));
+            params.signed_by(&KeyPair::generate().expect("a key"), &self.issuer).expect("a certificate").der().clone()
+        }
+    }
+
+    fn believes(verifier: &Verifier, shown: &CertificateDer<'_>, chain: &CertificateDer<'_>) -> Result<(), Error> {
+        let asked_for = ServerName::try_from("whatever.example").expect("a name");
+        // The wall clock stands at the epoch.
+        let wall_clock = UnixTime::since_unix_epoch(Duration::ZERO);
+        verifier.verify_server_cert(shown, std::slice::from_ref(chain), &asked_for, &[], wall_clock).map(drop)
+    }
+
+    #[test]
+    fn promise_19_a_certificate_s_time_is_checked_by_server_time_alone() {
+        let authority = Authority::new();
+        let gateway = authority.gateway(GATEWAY_NAME);
+        let at = |known_ms: u64| {
+            let verifier = Verifier::of_authority(authority.certificate.clone(), Box::new(move || known_ms));
+            believes(&verifier.expect("an authority"), &gateway, &authority.certificate)
+        };
+        at(0).expect("nothing is known: it counts from the certificate's own beginning");
+        at(JUNE_2000_MS).expect("it is valid");
+        at(JUNE_2000_MS - YEAR_MS).expect("it is newer than what is known");
+        let over = at(JUNE_2000_MS + YEAR_MS).expect_err("it is over");
+        assert!(matches!(over, Error::InvalidCertificate(CertificateError::ExpiredContext { .. })), "{over}");
+    }
+
+    #[test]
+    fn only_the_authority_s_gateways_are_believed() {
+        let (authority, other) = (Authority::new(), Authority::new());
+        let pin = Sha256::digest(&authority.certificate).into();
+        let (gateway, node) = (authority.gateway(GATEWAY_NAME), authority.gateway("node"));
+        let by_pin = || Verifier::of_pin(pin);
+        let by_root = || Verifier::of_authority(authority.certificate.clone(), Box::new(|| 0)).expect("an authority");
+        for verifier in [by_pin(), by_root()] {
+            believes(&verifier, &gateway, &authority.certificate).expect("it is one");
+            assert!(!verifier.missed_pin());
+            believes(&verifier, &node, &authority.certificate).expect_err("not a gateway's name");
+            let foreign = other.gateway(GATEWAY_NAME);
+            believes(&verifier, &foreign, &authority.certificate).expect_err("it was not signed by it");
+        }
+        let verifier = by_pin();
+        believes(&verifier, &other.gateway(GATEWAY_NAME), &other.certificate).expect_err("another authority");
+        assert!(verifier.missed_pin());
     }
 }

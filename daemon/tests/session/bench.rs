@@ -102,8 +102,8 @@ impl Bench {
 
     pub(crate) fn config(&self) -> Config {
         let cache = std::env::current_exe().expect("a running program has a path").with_file_name("compiled-kinds");
-        let text = "boot-id-file = 'x'\nstop-grace = '10s'\n[grants.'test.*']\nnvml = {}\ngpus = { reset = true }\n\
-                    system = { reboot = true }";
+        let text = "[grants.'test.*']\nnvml = {}\ngpus = { reset = true }\nsystem = { reboot = true }\n\
+                    secrets = { refs = ['token'] }";
         fs::write(self.path("bcd.toml"), text).expect("a file");
         Config {
             cache_dir: Some(cache),

@@ -10,7 +10,7 @@ use std::sync::{Mutex, mpsc};
 use std::{fs, sync::Arc};
 
 use bc_proto::wire::{Report, v1};
-use bc_runtime::capability::{Answer, Gpus, System, gpus};
+use bc_runtime::capability::{Answer, Gpus, Secrets, System, gpus};
 use serde_json::json;
 
 use self::bench::{Bench, HOSTILE, NOOP, component, digest, hostile, noop};
@@ -139,6 +139,12 @@ impl System for Holding {
     }
 }
 
+impl Secrets for Holding {
+    fn get(&self, _: &str) -> Answer<String> {
+        Ok(String::new())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn promise_03_a_result_that_came_without_a_gateway_is_told_until_it_is_acknowledged() {
     let bench = Bench::new();
@@ -150,7 +156,8 @@ async fn promise_03_a_result_that_came_without_a_gateway_is_told_until_it_is_ack
     let holding = Arc::new(Holding { go: Mutex::new(go), passed });
     let daemon = bench.daemon_offering(|capabilities| {
         capabilities.gpus = Some(holding.clone());
-        capabilities.system = Some(holding);
+        capabilities.system = Some(holding.clone());
+        capabilities.secrets = Some(holding);
     });
     let mut link = gateway.link().await.welcome(1, 1).await;
     link.deliver(&hostile(1, json!({ "mode": "effects" }))).await;
