@@ -13,5 +13,5 @@ pub mod v1 {
 
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
 
-/// The name that every gateway's certificate carries: a node verifies it whatever the gateway's address is.
+/// The name in every gateway's certificate. A node verifies it whatever the address is that it connects to.
 pub const GATEWAY_NAME: &str = "gateway.better-compute.internal";
