@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use bc_daemon::kinds::HELD;
 use bc_proto::wire::Report;
 use serde_json::json;
 
@@ -16,6 +17,12 @@ async fn a_component_is_fetched_by_its_digest_once_and_kept() {
     bench.join(&[&gateway]).await;
     let bytes = component(NOOP);
     gateway.desk().components.insert(hex::decode(digest(&bytes)).expect("hex"), bytes.clone());
+    // What was kept of earlier commands.
+    let dir = bench.state_dir().join("kinds");
+    fs::create_dir(&dir).expect("a folder");
+    for other in 0..HELD + 8 {
+        fs::write(dir.join(format!("{other:064x}.wasm")), "of an earlier command").expect("a file");
+    }
     let daemon = bench.daemon();
     let link = gateway.link().await;
     assert_eq!(link.hello.kinds, []);
@@ -25,10 +32,11 @@ async fn a_component_is_fetched_by_its_digest_once_and_kept() {
         assert_eq!(link.whole_run(seq).await.report, Report::Succeeded);
     }
     assert_eq!(gateway.desk().fetches.len(), 1);
+    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), HELD, "what is kept is bounded");
     daemon.stop().await;
     link.over().await;
 
-    let kept = bench.state_dir().join("kinds").join(digest(&bytes)).with_added_extension("wasm");
+    let kept = dir.join(digest(&bytes)).with_added_extension("wasm");
     assert_eq!(fs::read(&kept).expect("it is kept"), bytes);
     let daemon = bench.daemon();
     let mut link = gateway.link().await.welcome(2, 1).await;

@@ -1,5 +1,6 @@
 //! `bcd` as a process.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -75,6 +76,24 @@ async fn what_keeps_it_from_starting_is_said_with_what_to_do() {
     let output = ended(start(bcd(&bench).env(faults::VARIABLE, "nowhere"))).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("names no point"), "{}", text(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_not_known_any_more_says_to_join_again_and_goes_on() {
+    let bench = Bench::new();
+    let gateway = bench.gateway().await;
+    bench.join(&[&gateway]).await;
+    gateway.desk().rejects = true;
+    let mut child = start(&mut bcd(&bench));
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let said = tokio::task::spawn_blocking(move || {
+        lines.map_while(Result::ok).find(|line| line.contains("this node was deleted")).expect("it says why")
+    });
+    let said = soon(said).await.expect("no panic");
+    assert!(said.contains("ERROR") && said.contains("bcd join --again"), "{said}");
+    assert_eq!(child.try_wait().expect("it can be asked"), None, "it goes on");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert_eq!(ended(child).await.status.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
