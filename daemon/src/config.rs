@@ -4,14 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bc_proto::grants::{Grants, Policy};
 use bc_proto::manifest::Role;
 use bc_proto::pattern::Pattern;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::capability::kernel_log;
 use crate::capability::nvml::LIBRARY;
+use crate::gateway::Address;
+
+/// Where state is kept unless the configuration says otherwise.
+pub const STATE_DIR: &str = "/var/lib/bcd";
 
 /// The configuration. Every key has a default; the default grants nothing.
 #[derive(Debug, Clone, Deserialize)]
@@ -29,10 +35,17 @@ pub struct Config {
     pub kernel_log: kernel_log::Source,
     /// Where compiled kinds are kept; none compiles them at every start.
     pub cache_dir: Option<PathBuf>,
-    /// What has to outlive the process.
+    /// What has to outlive the process; [`Config::state_dir`] says where that is by default.
     pub state_dir: Option<PathBuf>,
     /// The components of the kinds that this node serves.
     pub plugin_dir: Option<PathBuf>,
+    /// Where the gateways are, `https://host:port`; empty for those that it joined with.
+    pub gateways: Vec<Address>,
+    /// The file that holds the kernel's boot id; none is `proc/sys/kernel/random/boot_id` below `root`.
+    pub boot_id_file: Option<PathBuf>,
+    /// How long a stopping daemon waits for runs that go on.
+    #[serde(deserialize_with = "span")]
+    pub stop_grace: Duration,
 }
 
 /// The NVIDIA management library.
@@ -60,6 +73,9 @@ impl Default for Config {
             cache_dir: None,
             state_dir: None,
             plugin_dir: None,
+            gateways: Vec::new(),
+            boot_id_file: None,
+            stop_grace: Duration::from_secs(10),
         }
     }
 }
@@ -80,6 +96,16 @@ impl Config {
         read_toml(path)
     }
 
+    /// Where what outlives the process is kept.
+    pub fn state_dir(&self) -> PathBuf {
+        self.state_dir.clone().unwrap_or_else(|| STATE_DIR.into())
+    }
+
+    /// The file that holds the kernel's boot id.
+    pub fn boot_id_file(&self) -> PathBuf {
+        self.boot_id_file.clone().unwrap_or_else(|| self.root.join("proc/sys/kernel/random/boot_id"))
+    }
+
     /// The grants as a policy.
     pub fn policy(&self) -> Policy {
         Policy { grants: self.grants.clone() }
@@ -89,6 +115,12 @@ impl Config {
 /// Reads a file that holds `[grants]` alone.
 pub fn read_policy(path: &Path) -> Result<Policy, Unusable> {
     read_toml(path)
+}
+
+/// A span as people write it: `10s`, `2m`.
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text).map_err(D::Error::custom)
 }
 
 fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Unusable> {
@@ -103,12 +135,20 @@ mod tests {
     #[test]
     fn a_configuration_names_what_it_does_not_understand() {
         let config: Config = toml::from_str(
-            "role = 'ramdisk'\nkernel-log = { file = 'kernel.log' }\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
+            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
         )
         .expect("every key is known");
         assert!(config.policy().grants_of("diag.nvml").nvml.is_some());
+        assert_eq!((config.gateways[0].to_string(), config.stop_grace), ("https://g:1".into(), Duration::from_secs(2)));
         assert_eq!(config.kernel_log, kernel_log::Source::File("kernel.log".into()));
-        for wrong in ["rolle = 'host'", "role = 'router'", "kernel-log = 'syslog'", "[nvml]\nlib = ''"] {
+        for wrong in [
+            "rolle = 'host'",
+            "role = 'router'",
+            "kernel-log = 'syslog'",
+            "[nvml]\nlib = ''",
+            "gateways = ['g:1']",
+            "stop-grace = 5",
+        ] {
             assert!(toml::from_str::<Config>(wrong).is_err(), "{wrong}");
         }
     }

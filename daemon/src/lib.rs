@@ -4,6 +4,10 @@
 
 pub mod capability;
 pub mod config;
+pub mod faults;
+pub mod gateway;
+pub mod identity;
+pub mod join;
 pub mod journal;
 pub mod kind_plugins;
 pub mod kind_run;
@@ -11,6 +15,9 @@ pub mod kinds;
 pub mod lanes;
 pub mod node;
 pub mod plugins;
+pub mod run;
 pub mod server_time;
+pub mod service;
+pub mod session;
 pub mod shell;
 pub mod terminal;

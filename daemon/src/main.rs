@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use bc_daemon::join::{self, Join};
 use bc_daemon::kind_plugins::{KindList, KindWatch};
 use bc_daemon::kind_run::{self, Attempt, KindRun};
+use bc_daemon::run::RunDaemon;
 use bc_daemon::terminal::{self, complain, say};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +20,14 @@ struct Bcd {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Make this machine a node of a control plane
+    ///
+    /// Exit codes: 0 joined, 1 not joined.
+    Join(Join),
+    /// Run the daemon: keep a session with the control plane and run what it sends, until SIGTERM or SIGINT
+    ///
+    /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
+    Run(RunDaemon),
     /// Work with command kinds on this node
     #[command(subcommand)]
     Kind(Kind),
@@ -38,18 +48,27 @@ enum Kind {
 }
 
 fn main() -> ExitCode {
-    terminal::start_log();
-    let Command::Kind(kind) = match Bcd::try_parse() {
+    let command = match Bcd::try_parse() {
         Ok(bcd) => bcd.command,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    let done = match kind {
-        Kind::Run(run) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
+    if matches!(command, Command::Run(_)) {
+        terminal::start_daemon_log();
+    } else {
+        terminal::start_log();
+    }
+    let done = match command {
+        Command::Join(arguments) => join::block_on(&arguments).map(|joined| {
+            say(&joined.to_string());
+            0
+        }),
+        Command::Run(run) => run.block_on().map(|()| 0),
+        Command::Kind(Kind::Run(run)) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);
             attempt.exit_code()
         }),
-        Kind::List(list) => list.block_on(),
-        Kind::Watch(watch) => watch.block_on().map(|()| 0),
+        Command::Kind(Kind::List(list)) => list.block_on(),
+        Command::Kind(Kind::Watch(watch)) => watch.block_on().map(|()| 0),
     };
     match done {
         Ok(code) => ExitCode::from(code),

@@ -11,18 +11,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use bc_proto::id::CommandId;
 use bc_proto::rules::daemon::{Book, Core, Frame, Identity, Input, Start, Step, World};
 use bc_proto::rules::lane::PerLane;
 use bc_runtime::v1::wit::log::Level;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::worker::Worker;
+use crate::faults::crash_at;
 use crate::journal::{Journal, NotSaved};
 use crate::kinds::Kinds;
+use crate::kinds::kept::Kept;
 use crate::lanes::Lanes;
 use crate::node::Node;
 use crate::server_time::ServerTime;
@@ -50,8 +51,10 @@ pub struct Parts {
     pub node: Arc<Node>,
     /// What it is to the control plane.
     pub identity: Identity,
-    /// The kinds that it can run; replaced as they change.
-    pub kinds: Arc<ArcSwap<Kinds>>,
+    /// The kinds that it can run.
+    pub kinds: Kinds,
+    /// Those that were fetched earlier and are loaded on demand.
+    pub kept: Option<Kept>,
     /// The durable memory.
     pub journal: Journal,
     /// Worker pools.
@@ -60,16 +63,31 @@ pub struct Parts {
     pub time: ServerTime,
     /// Where what it says goes.
     pub sink: Arc<dyn FrameSink>,
+    /// Called about once a second, as long as the loop gets on.
+    pub alive: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Feeds the loop.
 #[derive(Clone)]
-pub struct Handle(mpsc::Sender<Input>);
+pub struct Handle {
+    inbox: mpsc::Sender<Input>,
+    outstanding: watch::Receiver<usize>,
+}
 
 impl Handle {
     /// Hands an input over. False when the loop is gone.
     pub async fn input(&self, input: Input) -> bool {
-        self.0.send(input).await.is_ok()
+        self.inbox.send(input).await.is_ok()
+    }
+
+    /// Commands accepted and not finished.
+    pub fn outstanding(&self) -> usize {
+        *self.outstanding.borrow()
+    }
+
+    /// Returns when nothing is outstanding, or the loop is gone.
+    pub async fn idle(&self) {
+        let _ = self.outstanding.clone().wait_for(|outstanding| *outstanding == 0).await;
     }
 }
 
@@ -79,6 +97,7 @@ pub struct Shell {
     core: Core,
     inbox: mpsc::Receiver<Input>,
     handle: mpsc::Sender<Input>,
+    outstanding: watch::Sender<usize>,
     running: HashMap<CommandId, CancellationToken>,
 }
 
@@ -89,14 +108,11 @@ impl Shell {
         let (handle, inbox) = mpsc::channel(INBOX);
         let now_ms = parts.time.at(Instant::now());
         let (core, step) = Core::restart(parts.identity.clone(), generation, book, now_ms);
-        let mut shell = Self { parts: Arc::new(parts), core, inbox, handle: handle.clone(), running: HashMap::new() };
+        let (outstanding, seen) = watch::channel(0);
+        let fed = Handle { inbox: handle.clone(), outstanding: seen };
+        let mut shell = Self { parts: Arc::new(parts), core, inbox, handle, outstanding, running: HashMap::new() };
         shell.carry_out(step).await?;
-        Ok((shell, Handle(handle)))
-    }
-
-    /// Commands accepted and not finished.
-    pub fn outstanding(&self) -> usize {
-        self.core.outstanding()
+        Ok((shell, fed))
     }
 
     /// Runs until it is to stop, or until the journal takes no more. Runs that go on are left to the process's end: the
@@ -111,8 +127,12 @@ impl Shell {
                 _ = self.inbox.recv_many(&mut batch, BATCH) => {}
                 _ = ticks.tick() => batch.push(Input::Tick),
             }
+            let ticked = batch.last() == Some(&Input::Tick);
             let decided = self.decide(batch.drain(..));
             self.carry_out(decided).await?;
+            if ticked {
+                (self.parts.alive)();
+            }
         }
     }
 
@@ -120,7 +140,6 @@ impl Shell {
     fn decide(&mut self, inputs: impl Iterator<Item = Input>) -> Step {
         let mut together = Step::default();
         let parts = Arc::clone(&self.parts);
-        let kinds = parts.kinds.load();
         for input in inputs {
             if let Input::RunFinished { command, .. } = &input {
                 self.running.remove(command);
@@ -131,7 +150,7 @@ impl Shell {
                 free: parts.lanes.free().free(begun),
                 has_room: !matches!(input, Input::Delivered { .. } | Input::Tick | Input::SpecApplied { .. })
                     || parts.journal.has_room(),
-                kind: &|name, digest| kinds.availability(name, digest),
+                kind: &|name, digest| parts.kinds.availability(name, digest),
             };
             together.and(self.core.on(input, &world));
         }
@@ -139,18 +158,28 @@ impl Shell {
     }
 
     async fn carry_out(&mut self, step: Step) -> Result<(), NotSaved> {
-        self.parts.journal.save(&step.save).await?;
+        if !step.save.is_empty() {
+            crash_at("journal.before-save");
+            self.parts.journal.save(&step.save).await?;
+            crash_at("journal.after-save");
+        }
         for frame in step.send {
+            crash_at("frame.before-send");
             self.parts.sink.frame(frame);
+            crash_at("frame.after-send");
         }
         for start in step.start {
+            crash_at("run.before-start");
             self.begin(start);
+            crash_at("run.after-start");
         }
         for command in step.cancel {
             if let Some(cancel) = self.running.get(&command) {
                 cancel.cancel();
             }
         }
+        let outstanding = self.core.outstanding();
+        self.outstanding.send_if_modified(|known| std::mem::replace(known, outstanding) != outstanding);
         Ok(())
     }
 

@@ -4,10 +4,23 @@
 
 use std::io::{IsTerminal, Write};
 
-/// Sends this process's log to standard error, at the levels that `RUST_LOG` names; in colour for people alone.
+use tracing_subscriber::filter::LevelFilter;
+
+/// Sends this process's log to standard error, at the levels that `RUST_LOG` names; in colour for people alone. Without it
+/// errors are logged: a tool is asked for one thing, and answers that.
 pub fn start_log() {
+    start(LevelFilter::ERROR);
+}
+
+/// The same for a daemon, which says by itself what it does.
+pub fn start_daemon_log() {
+    start(LevelFilter::INFO);
+}
+
+fn start(unless_named: LevelFilter) {
+    let filter = tracing_subscriber::EnvFilter::builder().with_default_directive(unless_named.into()).from_env_lossy();
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();

@@ -25,6 +25,7 @@ use tokio::sync::Mutex;
 
 use self::reserve::Reserve;
 use self::row::Row;
+use crate::faults::crash_at;
 
 /// Room that is kept for terminal records, in bytes: the results of all workers (8 + 4 + 2) at their largest (1 MiB each,
 /// and what says how they ended), once in the write-ahead log and once in the file.
@@ -178,10 +179,16 @@ impl Effects {
 #[async_trait]
 impl EffectJournal for Effects {
     async fn intent(&self, effect: &Effect) -> Result<(), String> {
-        self.save(effect).await
+        crash_at("effect.before-intent");
+        self.save(effect).await?;
+        crash_at("effect.after-intent");
+        Ok(())
     }
 
     async fn outcome(&self, effect: &Effect) -> Result<(), String> {
-        self.save(effect).await
+        crash_at("effect.before-outcome");
+        self.save(effect).await?;
+        crash_at("effect.after-outcome");
+        Ok(())
     }
 }

@@ -17,12 +17,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
 use bc_proto::rules::plugins::{self as rules, Action, Directory, Serving};
 use bc_runtime::Kind;
 
 pub use self::change::Change;
 pub use self::error::OpenError;
+use crate::kinds::Kinds;
 use crate::node::Node;
 
 /// The directory and what is served from it. Clones are handles to one.
@@ -33,8 +33,7 @@ struct Inner {
     /// Absolute.
     dir: PathBuf,
     node: Arc<Node>,
-    /// By kind.
-    kinds: ArcSwap<BTreeMap<String, Kind>>,
+    kinds: Kinds,
     /// Held for a whole rescan: one at a time.
     state: Mutex<State>,
     on_change: Box<dyn Fn(Change) + Send + Sync>,
@@ -68,7 +67,7 @@ impl Plugins {
         let plugins = Self(Arc::new(Inner {
             dir,
             node,
-            kinds: ArcSwap::default(),
+            kinds: Kinds::default(),
             state: Mutex::default(),
             on_change: Box::new(on_change),
         }));
@@ -96,12 +95,12 @@ impl Plugins {
 
     /// The kind of a name, as it is served to new commands now.
     pub fn kind(&self, name: &str) -> Option<Kind> {
-        self.0.kinds.load().get(name).cloned()
+        self.0.kinds.served().get(name).cloned()
     }
 
-    /// Every kind that is served now, by name.
-    pub fn kinds(&self) -> Arc<BTreeMap<String, Kind>> {
-        self.0.kinds.load_full()
+    /// The table in which what is served stands; fetched kinds can be added to it.
+    pub fn kinds(&self) -> Kinds {
+        self.0.kinds.clone()
     }
 
     /// Reads the directory again. A directory that cannot be read any more is reported as a change, and what is served stays.
@@ -142,14 +141,13 @@ impl Inner {
         let (actions, mut fresh) = self.compile(&state.serving, directory);
 
         let serving = rules::after(&actions);
-        let old = self.kinds.load_full();
+        let old = self.kinds.served();
         let kinds = serving.iter().map(|(name, served)| {
             let fresh = fresh.remove(&served.release.digest);
             let kind = fresh.or_else(|| old.get(name).cloned()).expect("what was not compiled now was served before");
             (name.clone(), kind)
         });
-        let kinds = kinds.collect();
-        self.kinds.store(Arc::new(kinds));
+        self.kinds.serve(kinds.collect());
         state.serving = serving;
 
         let before = std::mem::take(&mut state.refused);

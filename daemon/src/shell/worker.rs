@@ -55,8 +55,14 @@ impl Worker {
         if cancel.is_cancelled() {
             return called_off();
         }
-        let Some(kind) = parts.kinds.load().find(&deliver.kind, &deliver.kind_digest).cloned() else {
-            // It was there when the command was accepted, before a restart.
+        let mut kind = parts.kinds.take(&deliver.kind, &deliver.kind_digest);
+        // It was there when the command was accepted, before a restart.
+        if kind.is_none()
+            && let Some(kept) = &parts.kept
+        {
+            kind = kept.load(&deliver.kind_digest).await.filter(|kind| kind.manifest().name == deliver.kind);
+        }
+        let Some(kind) = kind else {
             return finished(deliver.command, wire::Report::Failed, Refusal::KindUnavailable.code(), None);
         };
         let watcher = Follower {

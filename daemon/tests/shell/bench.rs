@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use bc_daemon::config::Config;
 use bc_daemon::journal::{Journal, Opened};
 use bc_daemon::kinds::Kinds;
@@ -67,7 +66,7 @@ pub(crate) enum Said {
 pub(crate) struct Bench {
     folder: Arc<TempDir>,
     node: Arc<Node>,
-    kinds: Arc<ArcSwap<Kinds>>,
+    kinds: Kinds,
     journal: PathBuf,
     pub(crate) reserve_bytes: u64,
     pub(crate) noop: Named,
@@ -92,21 +91,19 @@ impl Bench {
         node.policy = Policy::from_toml(grants).expect("a policy");
         let (noop, hostile) = (load(&node, "bench.noop"), load(&node, "test.hostile"));
         let named = |kind: &Kind| Named(kind.manifest().name.clone(), kind.digest().to_owned());
-        let mut kinds = Kinds::default();
-        let bench = Self {
+        let kinds = Kinds::default();
+        kinds.add(&noop);
+        kinds.add(&hostile);
+        Self {
             journal: folder.path().join("journal.db"),
             folder: Arc::new(folder),
             node: Arc::new(node),
-            kinds: Arc::default(),
+            kinds,
             reserve_bytes: 64 * 1024,
             noop: named(&noop),
             hostile: named(&hostile),
             unknown: Named("test.unknown".into(), "00".repeat(32)),
-        };
-        kinds.add(noop);
-        kinds.add(hostile);
-        bench.kinds.store(Arc::new(kinds));
-        bench
+        }
     }
 
     /// Changes what the node offers.
@@ -128,11 +125,13 @@ impl Bench {
         let parts = Parts {
             node: Arc::clone(&self.node),
             identity: Identity { node: node_id(), incarnation: 1, role: Role::Host, boot: "boot-1".into() },
-            kinds: Arc::clone(&self.kinds),
+            kinds: self.kinds.clone(),
+            kept: None,
             journal: journal.clone(),
             lanes: Lanes::default(),
             time,
             sink: Arc::new(List { said, journal: self.journal.clone(), _folder: Arc::clone(&self.folder) }),
+            alive: Box::new(|| {}),
         };
         let (shell, handle) = Shell::start(parts, 0, book).await.expect("the journal takes it");
         let stop = CancellationToken::new();
@@ -147,7 +146,7 @@ impl Bench {
         Self {
             folder: Arc::clone(&self.folder),
             node: Arc::clone(&self.node),
-            kinds: Arc::clone(&self.kinds),
+            kinds: self.kinds.clone(),
             journal: at_ack(&self.journal, id(seq)).0,
             reserve_bytes: self.reserve_bytes,
             noop: Named(self.noop.0.clone(), self.noop.1.clone()),

@@ -1,0 +1,269 @@
+//! The daemon as a whole: `bcd run`.
+//!
+//! It takes up its identity, opens the journal, loads its kinds, goes on with what the journal holds, and only then talks to
+//! the control plane. A signal ends it: the session first, so that nothing new comes; then it waits a short time for runs that
+//! go on, and leaves the rest to the journal.
+//!
+//! **Invariant:** it serves without a control plane: what the journal holds is gone on with before the first session, and
+//! through every time without one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bc_proto::abi::HOST_ABI;
+use bc_proto::rules::daemon;
+use bc_proto::wire::Hello;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::gateway::Address;
+use crate::identity::{self, Identity};
+use crate::journal::{Journal, Opened, RESERVE_BYTES};
+use crate::kinds::Kinds;
+use crate::kinds::kept::Kept;
+use crate::lanes::Lanes;
+use crate::node::Node;
+use crate::plugins::{Plugins, Watching};
+use crate::server_time::ServerTime;
+use crate::service::{self, Watchdog};
+use crate::session::{Context, Outbox, Random, Sessions};
+use crate::shell::{Handle, Parts, Shell};
+
+/// The journal, below the state directory.
+const JOURNAL: &str = "journal.sqlite";
+/// Fetched kinds, below the state directory.
+const KINDS: &str = "kinds";
+/// A boot id is a UUID; a control plane takes no more than this.
+const BOOT_ID_BYTES: usize = 64;
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+pub struct RunDaemon {
+    /// The node's configuration; without it, the defaults
+    #[arg(long, value_name = "FILE", env = "BCD_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// A file that stands for the kernel's boot id, for tests that play a reboot; over the configuration's `boot-id-file`
+    #[arg(long, value_name = "FILE", env = "BCD_BOOT_ID_FILE", hide = true)]
+    pub boot_id_file: Option<PathBuf>,
+}
+
+impl RunDaemon {
+    /// Runs until a signal ends it. Errors when the daemon cannot start, or cannot go on.
+    pub fn block_on(&self) -> anyhow::Result<()> {
+        let mut config = self.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        if self.boot_id_file.is_some() {
+            config.boot_id_file.clone_from(&self.boot_id_file);
+        }
+        crate::faults::arm()?;
+        // Kinds compute on threads of their own pools; a node of 200 processors needs no 200 threads for its own work.
+        let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 8);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        let done = runtime.block_on(async {
+            let stop = CancellationToken::new();
+            on_signals(&stop)?;
+            run(config, stop).await
+        });
+        // A host call that hangs does not keep the process.
+        runtime.shutdown_background();
+        done
+    }
+}
+
+/// The first signal asks for an orderly end; the second ends the process at once, which the journal is made for.
+fn on_signals(stop: &CancellationToken) -> io::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        for is_first in [true, false] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if is_first {
+                stop.cancel();
+            } else {
+                tracing::warn!("ended at once by a second signal");
+                std::process::exit(0);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Runs until `stop` is cancelled.
+pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let config = Config { state_dir: Some(config.state_dir()), ..config };
+    let node = Arc::new(Node::new(&config)?);
+    run_on(node, config, stop).await
+}
+
+/// The same on a machine that is given, which may have other capabilities than this one.
+pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let state_dir = config.state_dir();
+    let identity = identity::read(&state_dir)?;
+    let gateways = gateways(&config, &identity)?;
+    let boot = boot_id(&config.boot_id_file())?;
+
+    let path = state_dir.join(JOURNAL);
+    // A damaged one is set aside in there, and that is logged.
+    let Opened { journal, book, .. } = Journal::open(&path, random_bytes()?, RESERVE_BYTES).await?;
+    let (kinds, watching) = load_kinds(&config, &node).await?;
+    let kept = Kept::new(state_dir.join(KINDS), Arc::clone(&node), kinds.clone(), journal.clone());
+
+    let time = ServerTime::unknown(Instant::now());
+    let outbox = Outbox::default();
+    let watchdog = Watchdog::from_environment();
+    let parts = Parts {
+        node: Arc::clone(&node),
+        identity: daemon::Identity {
+            node: identity.card.node,
+            incarnation: identity.card.incarnation,
+            role: config.role,
+            boot: boot.clone(),
+        },
+        kinds: kinds.clone(),
+        kept: Some(kept.clone()),
+        journal: journal.clone(),
+        lanes: Lanes::default(),
+        time: time.clone(),
+        sink: Arc::new(outbox.clone()),
+        alive: Box::new(move || watchdog.feed()),
+    };
+    let (shell, handle) = Shell::start(parts, 0, book).await?;
+    let hello = {
+        let (kinds, journal, incarnation) = (kinds.clone(), journal.id(), identity.card.incarnation);
+        let (role, uptime) = (config.role, config.root.join("proc/uptime"));
+        let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
+        move || Hello {
+            journal,
+            boot: boot.clone(),
+            role,
+            incarnation,
+            bcd_version: bcd_version.clone(),
+            host_abi: HOST_ABI,
+            generation: 0,
+            kinds: kinds.loaded(),
+            uptime_ms: uptime_ms(&uptime),
+        }
+    };
+    let context = Context {
+        hello: Box::new(hello),
+        handle: handle.clone(),
+        outbox,
+        kinds,
+        kept,
+        time,
+        status: Box::new(service::status),
+    };
+    let sessions = Sessions::new(context, gateways, &identity, random()?)?;
+    tracing::info!(
+        node = %identity.card.node, incarnation = identity.card.incarnation, journal = %journal.id(),
+        version = env!("CARGO_PKG_VERSION"), "bcd runs"
+    );
+    service::ready("not connected yet");
+    let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
+    journal.close().await;
+    done
+}
+
+/// All of it at once, until the end.
+async fn serve(
+    shell: Shell,
+    handle: Handle,
+    sessions: Sessions,
+    watching: Option<Watching>,
+    stop: CancellationToken,
+    grace: Duration,
+) -> anyhow::Result<()> {
+    let stop_loop = CancellationToken::new();
+    let mut event_loop = tokio::spawn(shell.run(stop_loop.clone()));
+    let mut sessions = tokio::spawn(sessions.run(stop.clone()));
+    let following = tokio::spawn(async move {
+        match watching {
+            Some(watching) => match watching.follow().await {},
+            None => std::future::pending::<()>().await,
+        }
+    });
+    let ended = tokio::select! {
+        ended = &mut event_loop => Some(ended),
+        ended = &mut sessions => {
+            ended.context("the sessions broke down")?;
+            None
+        }
+    };
+    following.abort();
+    if let Some(ended) = ended {
+        stop.cancel();
+        ended.context("the event loop broke down")?.context("the daemon cannot go on without its journal")?;
+        anyhow::bail!("the event loop ended by itself");
+    }
+    service::stopping(grace);
+    let outstanding = handle.outstanding();
+    if outstanding > 0 {
+        tracing::info!(outstanding, grace_ms = grace.as_millis(), "waiting for runs to end");
+    }
+    // A second wait for the loop itself would be for nothing: it stops between two writes.
+    if tokio::time::timeout(grace, handle.idle()).await.is_err() {
+        tracing::warn!(outstanding = handle.outstanding(), "runs that go on are left to the journal");
+    }
+    stop_loop.cancel();
+    event_loop.await.context("the event loop broke down")??;
+    tracing::info!("bcd has stopped");
+    Ok(())
+}
+
+fn gateways(config: &Config, identity: &Identity) -> anyhow::Result<Vec<Address>> {
+    if !config.gateways.is_empty() {
+        return Ok(config.gateways.clone());
+    }
+    let joined = identity.card.gateways.iter().map(|address| address.parse());
+    Ok(joined.collect::<Result<_, _>>()?)
+}
+
+async fn load_kinds(config: &Config, node: &Arc<Node>) -> anyhow::Result<(Kinds, Option<Watching>)> {
+    let Some(dir) = &config.plugin_dir else { return Ok((Kinds::default(), None)) };
+    // Changes are logged where they are made.
+    let watched = Plugins::watch(dir, Arc::clone(node), drop).await;
+    let (plugins, watching) = watched.map_err(|error| anyhow::anyhow!("{error}\n  → {}", error.remedy()))?;
+    Ok((plugins.kinds(), Some(watching)))
+}
+
+/// The kernel's boot id, or what a file says in its place.
+fn boot_id(path: &Path) -> anyhow::Result<String> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("the boot id cannot be read from {}", path.display()))?;
+    let id = text.trim();
+    anyhow::ensure!(
+        (1..=BOOT_ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic()),
+        "{} holds no boot id: 1 to {BOOT_ID_BYTES} printable characters",
+        path.display()
+    );
+    Ok(id.to_owned())
+}
+
+/// Since the boot, for display; 0 where it cannot be read.
+fn uptime_ms(path: &Path) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let seconds = text.split_whitespace().next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0_f64);
+    Duration::try_from_secs_f64(seconds).map_or(0, |uptime| u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn random_bytes() -> anyhow::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?;
+    Ok(bytes)
+}
+
+fn random() -> anyhow::Result<Random> {
+    // Asked once, so that a system without random numbers is an error at the start and not a storm later.
+    random_bytes()?;
+    Ok(Box::new(|| {
+        let random = getrandom::u64().unwrap_or(u64::MAX / 2);
+        random as f64 / u64::MAX as f64
+    }))
+}

@@ -1,0 +1,243 @@
+//! One session: opening it, and serving it to its end.
+//!
+//! **Invariant:** a frame of another epoch than the session's has no effect, and whatever the loop is told of a session
+//! carries that session's epoch.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bc_proto::rules::daemon::Input;
+use bc_proto::wire::{Deliver, v1};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+use super::fetch::Fetches;
+use super::outbox::{FRAMES, Line};
+use super::{Context, MESSAGE_BYTES};
+use crate::gateway::chain;
+use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
+
+/// How long a gateway may take from the connection to Welcome.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pace of heartbeats, whatever a Welcome says.
+const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(5);
+/// How long a session that is ended here waits for what was said to be taken.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How a session came to its end, or to none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum End {
+    #[error("this node's certificate is not accepted: {0}")]
+    Rejected(String),
+    #[error("{0}")]
+    Failed(String),
+    #[error("the gateway ended the session")]
+    Closed,
+    #[error("what was said was not taken in time")]
+    Overflow,
+    #[error("the gateway drains")]
+    Drained,
+    #[error("another session has taken its place")]
+    Superseded,
+    #[error("this daemon stops")]
+    Stopped,
+}
+
+impl From<Status> for End {
+    fn from(status: Status) -> Self {
+        match status.code() {
+            Code::Unauthenticated | Code::PermissionDenied => Self::Rejected(status.message().to_owned()),
+            _ => Self::Failed(chain(&status)),
+        }
+    }
+}
+
+/// A session that was welcomed.
+pub(super) struct Open {
+    channel: Channel,
+    line: Arc<Line>,
+    incoming: Streaming<v1::ToNode>,
+    heartbeat: Duration,
+    settled_below_seq: u64,
+}
+
+/// From outside to a session that is served.
+pub(super) struct Signals {
+    /// The daemon stops.
+    pub(super) stop: CancellationToken,
+    /// Another session has taken its place.
+    pub(super) superseded: CancellationToken,
+    /// Told when the gateway drains.
+    pub(super) drain: oneshot::Sender<()>,
+}
+
+impl Open {
+    /// Connects, says Hello and waits for Welcome. `newest` is the highest epoch that this process has seen.
+    pub(super) async fn new(endpoint: &Endpoint, context: &Context, newest: u64) -> Result<Self, End> {
+        let welcomed = tokio::time::timeout(WELCOME_TIMEOUT, Self::greet(endpoint, context, newest)).await;
+        welcomed.unwrap_or_else(|_| Err(End::Failed("there was no Welcome in time".into())))
+    }
+
+    async fn greet(endpoint: &Endpoint, context: &Context, newest: u64) -> Result<Self, End> {
+        let channel = endpoint.connect().await.map_err(|error| End::Failed(chain(&error)))?;
+        let (frames, outgoing) = mpsc::channel(FRAMES);
+        let hello = v1::from_node::Frame::Hello((context.hello)().into());
+        let hello = frames.try_send(v1::FromNode { epoch: 0, frame: Some(hello) });
+        hello.expect("the channel is new and its receiver is here");
+        let mut client = NodeGatewayClient::new(channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        let mut incoming = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
+        let first = incoming.message().await?.ok_or(End::Closed)?;
+        let Some(v1::to_node::Frame::Welcome(welcome)) = first.frame else {
+            return Err(End::Failed("the gateway's first frame is no Welcome".into()));
+        };
+        if welcome.epoch <= newest {
+            let epoch = welcome.epoch;
+            return Err(End::Failed(format!("the gateway gave epoch {epoch}, and {newest} was open already")));
+        }
+        context.time.set(welcome.server_time_ms, Instant::now());
+        let line = Line { epoch: welcome.epoch, frames, broken: CancellationToken::new() };
+        Ok(Self {
+            channel,
+            line: Arc::new(line),
+            incoming,
+            heartbeat: Duration::from_millis(welcome.heartbeat_ms.into()).clamp(*HEARTBEAT.start(), *HEARTBEAT.end()),
+            settled_below_seq: welcome.settled_below_seq,
+        })
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.line.epoch
+    }
+
+    /// Makes it the session of this daemon: what is said goes here, and the loop takes commands from here.
+    pub(super) async fn enter(&self, context: &Context) {
+        context.outbox.attach(Arc::clone(&self.line));
+        let opened = Input::SessionOpened { epoch: self.epoch(), settled_below_seq: self.settled_below_seq };
+        context.handle.input(opened).await;
+    }
+
+    /// Serves it to its end.
+    pub(super) async fn serve(self, context: &Context, signals: Signals) -> End {
+        let Self { channel, line, mut incoming, heartbeat, .. } = self;
+        let epoch = line.epoch;
+        let fetches = Fetches::new(context.kinds.clone(), context.kept.clone(), channel);
+        let end = Serving { context, line: &line, fetches, grace: None, drain: Some(signals.drain) }
+            .until_the_end(&mut incoming, heartbeat, &signals.stop, &signals.superseded)
+            .await;
+        context.outbox.detach(epoch);
+        context.handle.input(Input::SessionClosed { epoch }).await;
+        if matches!(end, End::Stopped | End::Superseded | End::Drained) {
+            // Without senders our side of the stream ends once all of it is sent; then the gateway ends its own.
+            drop(line);
+            let ended = async { while let Ok(Some(_)) = incoming.message().await {} };
+            let _ = tokio::time::timeout(FLUSH, ended).await;
+        }
+        end
+    }
+}
+
+struct Serving<'a> {
+    context: &'a Context,
+    line: &'a Line,
+    fetches: Fetches,
+    /// When a draining gateway is gone.
+    grace: Option<tokio::time::Instant>,
+    drain: Option<oneshot::Sender<()>>,
+}
+
+impl Serving<'_> {
+    async fn until_the_end(
+        mut self,
+        incoming: &mut Streaming<v1::ToNode>,
+        heartbeat: Duration,
+        stop: &CancellationToken,
+        superseded: &CancellationToken,
+    ) -> End {
+        let mut beats = tokio::time::interval_at(tokio::time::Instant::now() + heartbeat, heartbeat);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let grace = self.grace;
+            tokio::select! {
+                () = stop.cancelled() => return End::Stopped,
+                () = superseded.cancelled() => return End::Superseded,
+                () = self.line.broken.cancelled() => return End::Overflow,
+                () = over(grace) => return End::Drained,
+                _ = beats.tick() => {
+                    let outstanding = u32::try_from(self.context.handle.outstanding()).unwrap_or(u32::MAX);
+                    self.line.mention(v1::from_node::Frame::Heartbeat(v1::Heartbeat { outstanding }));
+                }
+                delivers = self.fetches.next() => {
+                    for deliver in delivers {
+                        self.deliver(deliver).await;
+                    }
+                }
+                message = incoming.message() => match message {
+                    Ok(Some(message)) => self.take(message).await,
+                    Ok(None) if grace.is_some() => return End::Drained,
+                    Ok(None) => return End::Closed,
+                    Err(status) => return status.into(),
+                },
+            }
+        }
+    }
+
+    async fn take(&mut self, message: v1::ToNode) {
+        let epoch = self.line.epoch;
+        if message.epoch != epoch {
+            tracing::debug!(epoch, of = message.epoch, "a frame of another epoch is ignored");
+            return;
+        }
+        match message.frame {
+            Some(v1::to_node::Frame::Deliver(deliver)) => match Deliver::try_from(deliver) {
+                Ok(deliver) => {
+                    if let Some(deliver) = self.fetches.hold(deliver) {
+                        self.deliver(deliver).await;
+                    }
+                }
+                Err(invalid) => tracing::error!(%invalid, "a command is ignored"),
+            },
+            Some(v1::to_node::Frame::Cancel(cancel)) => match cancel.command_id.parse() {
+                Ok(command) => self.input(Input::CancelReceived { epoch, command }).await,
+                Err(_) => tracing::error!("a Cancel that names no command is ignored"),
+            },
+            Some(v1::to_node::Frame::UpdateAck(ack)) => {
+                let commands = ack.command_ids.iter().filter_map(|command| command.parse().ok()).collect();
+                let settled_below_seq = ack.settled_below_seq;
+                self.input(Input::UpdateAcked { epoch, commands, settled_below_seq }).await;
+            }
+            Some(v1::to_node::Frame::Drain(drain)) => {
+                let grace = Duration::from_millis(drain.grace_ms.into());
+                self.grace = Some(tokio::time::Instant::now() + grace);
+                if let Some(drain) = self.drain.take() {
+                    // Who hears of it is gone only when the daemon stops.
+                    let _ = drain.send(());
+                }
+            }
+            Some(v1::to_node::Frame::Welcome(_)) => tracing::debug!("a second Welcome is ignored"),
+            // A frame that only a newer gateway knows.
+            None => {}
+        }
+    }
+
+    async fn deliver(&self, deliver: Deliver) {
+        self.input(Input::Delivered { epoch: self.line.epoch, deliver: Box::new(deliver) }).await;
+    }
+
+    async fn input(&self, input: Input) {
+        // False when the loop is gone: then the daemon ends.
+        self.context.handle.input(input).await;
+    }
+}
+
+async fn over(grace: Option<tokio::time::Instant>) {
+    match grace {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,191 @@
+//! What the daemon says, on its way to the session that is open.
+//!
+//! **Invariant:** saying something never waits. Where there is no session it is dropped, and the core says it again on the
+//! next one; a session that does not keep up is broken off, with the same effect.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use bc_proto::id::CommandId;
+use bc_proto::rules::daemon::Frame;
+use bc_proto::wire::v1;
+use bc_runtime::v1::wit::log::Level;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::shell::FrameSink;
+
+/// Frames that wait for one session. Twice of what one batch of the loop can say.
+pub(super) const FRAMES: usize = 256;
+/// A run's progress is passed on so often at most.
+const PROGRESS: Duration = Duration::from_millis(500);
+/// The longest message that progress carries, bytes.
+const PROGRESS_MESSAGE_BYTES: usize = 1024;
+
+/// Where the daemon's frames go; clones are handles to one.
+#[derive(Clone, Default)]
+pub struct Outbox(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    session: ArcSwapOption<Line>,
+    /// When a run's progress was last passed on.
+    progress: Mutex<HashMap<CommandId, Instant>>,
+}
+
+/// One session's way out.
+pub(super) struct Line {
+    pub(super) epoch: u64,
+    pub(super) frames: mpsc::Sender<v1::FromNode>,
+    /// Cancelled when it does not keep up.
+    pub(super) broken: CancellationToken,
+}
+
+impl Line {
+    /// Says something that must not be lost as long as the session lasts.
+    pub(super) fn say(&self, frame: v1::from_node::Frame) {
+        let message = v1::FromNode { epoch: self.epoch, frame: Some(frame) };
+        // When it is closed, the session is ending anyway.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.frames.try_send(message) {
+            self.broken.cancel();
+        }
+    }
+
+    /// Says something, if there is ample room.
+    pub(super) fn mention(&self, frame: v1::from_node::Frame) {
+        if self.frames.capacity() > self.frames.max_capacity() / 2 {
+            self.say(frame);
+        }
+    }
+}
+
+impl Outbox {
+    /// From now on this session's.
+    pub(super) fn attach(&self, line: Arc<Line>) {
+        self.0.session.store(Some(line));
+    }
+
+    /// This session's no more, if it still is.
+    pub(super) fn detach(&self, epoch: u64) {
+        let current = self.0.session.load();
+        if current.as_ref().is_some_and(|line| line.epoch == epoch) {
+            // Nothing changes when a newer one was attached meanwhile.
+            self.0.session.compare_and_swap(&*current, None);
+        }
+    }
+
+    /// Whether progress may be passed on again.
+    fn is_due(&self, command: CommandId, now: Instant) -> bool {
+        let mut last = self.0.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.get(&command).is_none_or(|last| now.saturating_duration_since(*last) >= PROGRESS);
+        if due {
+            last.insert(command, now);
+        }
+        due
+    }
+}
+
+impl FrameSink for Outbox {
+    fn frame(&self, frame: Frame) {
+        if let Frame::Update(update) = &frame
+            && update.report.is_terminal()
+        {
+            self.0.progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&update.command);
+        }
+        if let Some(line) = &*self.0.session.load() {
+            line.say(match frame {
+                Frame::Ack(command) => v1::from_node::Frame::Ack(v1::Ack { command_id: command.to_string() }),
+                Frame::Update(update) => v1::from_node::Frame::Update(update.into()),
+            });
+        }
+    }
+
+    fn progress(&self, command: CommandId, done: u64, total: Option<u64>, unit: &str, message: &str) {
+        let session = self.0.session.load();
+        let Some(line) = &*session else { return };
+        if self.is_due(command, Instant::now()) {
+            let end = message.floor_char_boundary(PROGRESS_MESSAGE_BYTES);
+            let unit_end = unit.floor_char_boundary(PROGRESS_MESSAGE_BYTES);
+            line.mention(v1::from_node::Frame::Progress(v1::Progress {
+                command_id: command.to_string(),
+                done,
+                total,
+                unit: unit[..unit_end].to_owned(),
+                message: message[..end].to_owned(),
+            }));
+        }
+    }
+
+    fn log(&self, command: CommandId, level: Level, target: &str, message: &str, fields: &str) {
+        match level {
+            Level::Trace => tracing::trace!(%command, guest = target, fields, "{message}"),
+            Level::Debug => tracing::debug!(%command, guest = target, fields, "{message}"),
+            Level::Info => tracing::info!(%command, guest = target, fields, "{message}"),
+            Level::Warn => tracing::warn!(%command, guest = target, fields, "{message}"),
+            Level::Error => tracing::error!(%command, guest = target, fields, "{message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bc_proto::wire::{Report, Update};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn attached(frames: usize) -> (Outbox, mpsc::Receiver<v1::FromNode>, CancellationToken) {
+        let (outbox, broken) = (Outbox::default(), CancellationToken::new());
+        let (sender, receiver) = mpsc::channel(frames);
+        outbox.attach(Arc::new(Line { epoch: 3, frames: sender, broken: broken.clone() }));
+        (outbox, receiver, broken)
+    }
+
+    fn id() -> CommandId {
+        CommandId::from_uuid(Uuid::from_u128(1))
+    }
+
+    #[test]
+    fn a_session_that_does_not_keep_up_is_broken_off() {
+        let (outbox, _receiver, broken) = attached(2);
+        outbox.frame(Frame::Ack(id()));
+        outbox.frame(Frame::Ack(id()));
+        assert!(!broken.is_cancelled());
+        outbox.frame(Frame::Ack(id()));
+        assert!(broken.is_cancelled());
+    }
+
+    #[test]
+    fn progress_is_throttled_and_never_breaks_a_session() {
+        let (outbox, mut receiver, broken) = attached(2);
+        outbox.progress(id(), 1, None, "", &"é".repeat(1024));
+        outbox.progress(id(), 2, None, "", "too soon");
+        let Some(v1::from_node::Frame::Progress(said)) = receiver.try_recv().expect("the first").frame else {
+            panic!("progress")
+        };
+        assert_eq!((said.done, said.message.len()), (1, 1024));
+        receiver.try_recv().expect_err("the second was dropped");
+        let now = Instant::now();
+        assert!(!outbox.is_due(id(), now) && outbox.is_due(id(), now + PROGRESS));
+        // Half full is full, for progress; and a run that is over leaves nothing behind.
+        outbox.frame(Frame::Ack(id()));
+        let over = Update { command: id(), report: Report::Failed, reason: String::new(), result: vec![], at_ms: 0 };
+        outbox.frame(Frame::Update(over));
+        assert!(outbox.0.progress.lock().expect("no panic holds it").is_empty());
+        outbox.progress(id(), 3, None, "", "");
+        assert!(!broken.is_cancelled());
+    }
+
+    #[test]
+    fn an_older_session_cannot_detach_a_newer_one() {
+        let (outbox, mut receiver, _) = attached(2);
+        outbox.detach(2);
+        outbox.frame(Frame::Ack(id()));
+        assert_eq!(receiver.try_recv().expect("it is said").epoch, 3);
+        outbox.detach(3);
+        outbox.frame(Frame::Ack(id()));
+        receiver.try_recv().expect_err("there is no session");
+    }
+}
