@@ -7,6 +7,7 @@ pub mod bus;
 pub mod pki;
 pub mod postgres;
 pub mod queue;
+pub mod registry;
 pub mod server;
 pub mod store;
 #[cfg(test)]

@@ -1,0 +1,1 @@
+//! The API on a real Postgres, through its router.
