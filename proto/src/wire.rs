@@ -12,3 +12,6 @@ pub mod v1 {
 }
 
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
+
+/// The name in every gateway's certificate. A node verifies it whatever the address is that it connects to.
+pub const GATEWAY_NAME: &str = "gateway.better-compute.internal";

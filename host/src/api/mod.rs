@@ -11,6 +11,7 @@ mod events;
 mod extract;
 mod health;
 mod kinds;
+mod nodes;
 mod openapi;
 mod outbox;
 pub mod shell;
@@ -122,6 +123,11 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(commands::get))
         .routes(routes!(commands::list))
         .routes(routes!(commands::cancel))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::get))
+        .routes(routes!(nodes::label_node))
+        .routes(routes!(nodes::delete))
+        .routes(routes!(nodes::create_join_token))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

@@ -139,8 +139,8 @@ enum Next {
 async fn told(signals: &mut broadcast::Receiver<Signal>) {
     loop {
         match signals.recv().await {
-            Ok(Signal::Events) | Err(RecvError::Lagged(_)) => break,
-            Ok(_) => {}
+            Ok(signal) if matches!(signal, Signal::Work { .. } | Signal::Cancel { .. } | Signal::Progress(_)) => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => break,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }

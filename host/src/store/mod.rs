@@ -4,11 +4,16 @@
 
 pub mod code;
 pub mod commands;
+pub mod components;
 pub mod events;
+pub mod gateways;
 pub mod grants;
 pub mod identities;
+pub mod join_tokens;
 pub mod kinds;
+pub mod node_certificates;
 pub mod nodes;
+pub mod partitions;
 pub mod tenants;
 pub mod tokens;
 

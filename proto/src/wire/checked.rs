@@ -44,7 +44,7 @@ pub struct Hello {
 }
 
 /// A kind that a node has loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedKind {
     /// Its name.
     pub name: String,
@@ -164,6 +164,15 @@ impl v1::JoinRequest {
     /// The role that the machine joins with.
     pub fn checked_role(&self) -> Result<Role, Invalid> {
         role("JoinRequest", self.role())
+    }
+
+    /// The name that a new node gets.
+    pub fn checked_name(&self) -> Result<&str, Invalid> {
+        let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+        if (1..=63).contains(&self.name.len()) && self.name.bytes().all(is_fit) {
+            return Ok(&self.name);
+        }
+        Err(invalid("JoinRequest", "name", "must have 1 to 63 characters of A-Z, a-z, 0-9, . and -"))
     }
 }
 
