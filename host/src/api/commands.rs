@@ -218,11 +218,7 @@ pub(super) async fn get(
     found.map(|found| Json(document(found))).ok_or_else(|| Failure::not_found("command", id))
 }
 
-fn named(
-    caller: &Caller,
-    permission: &str,
-    ask: &CommandRef,
-) -> Result<(TenantId, NodeId, CommandId), Failure> {
+fn named(caller: &Caller, permission: &str, ask: &CommandRef) -> Result<(TenantId, NodeId, CommandId), Failure> {
     let mut rules = Rules::default();
     let tenant = rules.tenant(&ask.tenant_id);
     let node = rules.id("nodeId", &ask.node_id);

@@ -71,7 +71,9 @@ pub(super) async fn watch(
         let mut db = app.db().await?;
         if let Some(id) = command {
             let found = commands::find(&mut db, tenant, id).await?;
-            found.filter(|it| node.is_none_or(|node| node == it.node)).ok_or_else(|| Failure::not_found("command", id))?;
+            found
+                .filter(|it| node.is_none_or(|node| node == it.node))
+                .ok_or_else(|| Failure::not_found("command", id))?;
         }
         match after {
             Some(cursor) => cursor,

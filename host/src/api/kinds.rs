@@ -72,17 +72,16 @@ pub(super) async fn register(
 
 fn refused(obstacles: &[Obstacle]) -> Failure {
     let words: Vec<_> = obstacles.iter().map(|it| format!("{} → {}", it.rule, it.remedy)).collect();
-    let listed: Vec<_> = obstacles
-        .iter()
-        .map(|it| json!({ "field": "component", "rule": it.rule, "remedy": it.remedy }))
-        .collect();
+    let listed: Vec<_> =
+        obstacles.iter().map(|it| json!({ "field": "component", "rule": it.rule, "remedy": it.remedy })).collect();
     Failure::new(Code::InvalidInput, format!("the component cannot be registered: {}", words.join("; ")))
         .with(json!({ "problems": listed }))
 }
 
 fn taken(name: &str, version: &str, by: &[u8]) -> Failure {
     let by = hex::encode(by);
-    let message = format!("{name} {version} is registered with the digest {by}; give the changed component a new version");
+    let message =
+        format!("{name} {version} is registered with the digest {by}; give the changed component a new version");
     Failure::new(Code::Conflict, message).with(json!({ "kind": name, "version": version, "digest": by }))
 }
 

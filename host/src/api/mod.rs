@@ -24,12 +24,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use sqlx::pool::PoolConnection;
 use sqlx::{PgPool, Postgres};
 use time::OffsetDateTime;
@@ -107,10 +106,7 @@ impl App {
 
 /// All methods, and the document that describes them.
 pub fn router(app: App) -> Router {
-    let (router, document) = methods().split_for_parts();
-    let document = Json(document);
-    router
-        .route("/v1/openapi.json", get(async move || document.clone()))
+    Router::from(methods())
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(observed))
@@ -138,6 +134,7 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))
         .routes(routes!(events::watch))
+        .routes(routes!(openapi::document))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
 }
@@ -159,7 +156,9 @@ async fn observed(request: Request, next: Next) -> Response {
     async {
         let response = match tokio::time::timeout(limit, next.run(request)).await {
             Ok(response) => response,
-            Err(_) => Failure::new(Code::Unavailable, format!("it took longer than {} s", limit.as_secs())).into_response(),
+            Err(_) => {
+                Failure::new(Code::Unavailable, format!("it took longer than {} s", limit.as_secs())).into_response()
+            }
         };
         tracing::Span::current().record("status", response.status().as_u16());
         tracing::debug!("answered");

@@ -17,9 +17,9 @@ use super::types::{self, CreateJoinToken, JoinToken, LabelNode, ListNodes, NodeR
 use super::{App, cursor, shell};
 use crate::bus::Signal;
 use crate::queue::life;
+use crate::store::code;
 use crate::store::join_tokens::{self, NewJoinToken};
 use crate::store::nodes::{self, Node};
-use crate::store::code;
 
 /// The most labels of a node.
 const MAX_LABELS: usize = 64;

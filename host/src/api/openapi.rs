@@ -2,6 +2,9 @@
 //!
 //! **Invariant:** it is made of the same declarations as the router, so a method that can be called stands in it.
 
+use std::sync::LazyLock;
+
+use axum::Json;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
@@ -24,6 +27,16 @@ use super::types::{self, ErrorBody};
     )
 )]
 pub(super) struct Document;
+
+/// The whole document. It is the same for every replica of a version.
+static WHOLE: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(|| super::methods().into_openapi());
+
+/// This document.
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "openapi", tag = "health", security(()),
+    responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json", body = serde_json::Value)))]
+pub(super) async fn document() -> Json<&'static utoipa::openapi::OpenApi> {
+    Json(&WHOLE)
+}
 
 struct Bearer;
 

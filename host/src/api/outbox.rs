@@ -145,7 +145,8 @@ async fn told(signals: &mut broadcast::Receiver<Signal>) {
         }
     }
     // Many at once are one.
-    while !matches!(signals.try_recv(), Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed))
-    {
-    }
+    while !matches!(
+        signals.try_recv(),
+        Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed)
+    ) {}
 }

@@ -13,8 +13,8 @@ use bc_runtime::{Engine, Inspected, Kind, Rejected};
 use sqlx::PgPool;
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::store::kinds::{self, Digest};
-use crate::store::{self};
+use crate::store::kinds::Digest;
+use crate::store::{self, components};
 
 /// How many loaded kinds are kept. A loaded Rust kind takes a few hundred KiB; a server has tens of kinds.
 const MAX_LOADED: usize = 128;
@@ -105,7 +105,7 @@ impl Registry {
     async fn load(&self, pool: &PgPool, digest: Digest) -> Result<Kind, Error> {
         let component = {
             let mut db = pool.acquire().await.map_err(store::Error::from)?;
-            kinds::component(&mut db, digest).await?.ok_or(Error::Unknown)?
+            components::find(&mut db, digest).await?.ok_or(Error::Unknown)?
         };
         if canonical::sha256_hex(&component) != hex::encode(digest) {
             return Err(Error::WrongDigest);

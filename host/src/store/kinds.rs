@@ -208,12 +208,6 @@ pub async fn list(db: &mut PgConnection, with_inactive: bool) -> Result<Vec<Kind
     rows.into_iter().map(Kind::try_from).collect()
 }
 
-/// A component's bytes.
-pub async fn component(db: &mut PgConnection, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
-    let query = sqlx::query_scalar!("select component from kinds where digest = $1", &digest[..]);
-    Ok(query.fetch_optional(db).await?)
-}
-
 struct Row {
     digest: Vec<u8>,
     name: String,

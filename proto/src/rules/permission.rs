@@ -46,11 +46,9 @@ pub enum Invalid {
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Permission => write!(
-                f,
-                "must be a permission, or the beginning of one followed by `*`; there are {}",
-                ALL.join(", ")
-            ),
+            Self::Permission => {
+                write!(f, "must be a permission, or the beginning of one followed by `*`; there are {}", ALL.join(", "))
+            }
             Self::Resource => {
                 let types = RESOURCE_TYPES.map(|it| format!("{it}/…"));
                 write!(f, "must be {} or `*`, with `*` nowhere but at its end", types.join(", "))
