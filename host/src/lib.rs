@@ -9,6 +9,7 @@ pub mod loops;
 pub mod pki;
 pub mod postgres;
 pub mod queue;
+pub mod registry;
 pub mod server;
 pub mod store;
 #[cfg(test)]

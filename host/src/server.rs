@@ -2,17 +2,22 @@
 //!
 //! **Invariant:** a replica that stops or is killed takes nothing with it: what it said was durable before it said so.
 
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bc_runtime::Engine;
+use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::api;
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
 use crate::pki::Authority;
+use crate::registry::Registry;
 use crate::world::World;
 
 /// What the operator of the control plane decides.
@@ -53,6 +58,9 @@ pub enum Error {
     /// The gateway.
     #[error(transparent)]
     Gateway(#[from] gateway::ServeError),
+    /// The engine for kinds.
+    #[error(transparent)]
+    Engine(#[from] bc_runtime::SetUpError),
 }
 
 /// Serves until it is to stop, then drains. The database is migrated before.
@@ -77,10 +85,19 @@ pub async fn run(
     let gateway = Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world, ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
-    // SEAM: the API. Two lines once `api::router` exists:
-    //   let app = api::App::new(pool, bus, config.clone(), &authority, …);
-    //   let serving_api = axum::serve(listeners.api, api::router(app)).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let serving_api = serve_nothing(listeners.api, stop.clone());
+    let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
+    let app = api::App::new(api::Parts {
+        pool,
+        bus,
+        registry: Registry::new(engine),
+        authority_sha256: Sha256::digest(authority.certificate_der()).into(),
+        clock: api::shell::now,
+        stop: stop.clone(),
+        config: config.clone(),
+    });
+    let serving_api = axum::serve(listeners.api, api::router(app))
+        .with_graceful_shutdown(stop.clone().cancelled_owned())
+        .into_future();
     tokio::pin!(serving_api);
     let until_stop = async {
         tokio::select! {
@@ -99,12 +116,6 @@ pub async fn run(
         served?;
     }
     outcome
-}
-
-async fn serve_nothing(listener: TcpListener, stop: CancellationToken) -> Result<(), std::io::Error> {
-    let _listener = listener;
-    stop.cancelled().await;
-    Ok(())
 }
 
 /// The host in `https://host:port`, for the gateway's certificate.

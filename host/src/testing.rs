@@ -160,9 +160,10 @@ impl Fleet {
         };
         let lane = store::code::lane(lane);
         let text = format!(
-            "name = 'test.{}'\nversion = '1.0.0'\nsummary = 'x'\nmodule = 'test'\nlane = '{lane}'\ntimeout = '1m'\n\
+            "name = 'test.{}'\nversion = '1.0.{}'\nsummary = 'x'\nmodule = 'test'\nlane = '{lane}'\ntimeout = '1m'\n\
              roles = ['host']\ntraits = {traits:?}\npayload = {{ type = 'object' }}\nresult = {{}}",
             [&[lane], traits].concat().join("-"),
+            next(),
         );
         let manifest = Manifest::from_toml(&text).expect("the test's manifest is right");
         kinds::activate(&mut *self.db().await, digest, &manifest, b"\0asm", at(0)).await.expect("a new kind");

@@ -2,4 +2,168 @@
 //!
 //! **Invariant:** what a caller may not see does not exist for it: the answer is `NOT_FOUND`, the same as for what is unknown.
 
+mod auth;
+pub mod bootstrap;
+mod commands;
+mod cursor;
+pub mod error;
+mod events;
+mod extract;
+mod health;
+mod kinds;
+mod nodes;
+mod openapi;
+mod outbox;
+pub mod shell;
+#[cfg(test)]
+mod tests;
+mod tokens;
 pub mod types;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres};
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::error::Failure;
+use self::outbox::Outbox;
+use self::types::Code;
+use crate::bus::Bus;
+use crate::registry::Registry;
+use crate::server::Config;
+
+/// How many items a page has where nothing is said.
+const DEFAULT_PAGE: u32 = 100;
+
+/// How long a method may take. Waiting for a connection of the pool counts: that is what bounds how many run at once.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long registering may take: the component is sent and compiled meanwhile.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What the API works with.
+pub struct Parts {
+    /// The database.
+    pub pool: PgPool,
+    /// Where wake-ups go, and where they come from.
+    pub bus: Bus,
+    /// What the operator decides.
+    pub config: Config,
+    /// The kinds that payloads are validated with.
+    pub registry: Registry,
+    /// SHA-256 of the node authority's certificate, DER: join tokens carry it.
+    pub authority_sha256: [u8; 32],
+    /// The clock: [`shell::now`], but for tests.
+    pub clock: fn() -> OffsetDateTime,
+    /// When streams end.
+    pub stop: CancellationToken,
+}
+
+/// The API of one replica. Clones are handles to one.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+struct Inner {
+    parts: Parts,
+    outbox: Arc<Outbox>,
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0.parts
+    }
+}
+
+impl App {
+    /// Nobody watches yet.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(Inner { parts, outbox: Arc::new(Outbox::new()) }))
+    }
+
+    async fn db(&self) -> Result<PoolConnection<Postgres>, Failure> {
+        Ok(self.pool.acquire().await?)
+    }
+
+    fn now(&self) -> OffsetDateTime {
+        (self.clock)()
+    }
+}
+
+/// All methods, and the document that describes them.
+pub fn router(app: App) -> Router {
+    Router::from(methods())
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn(observed))
+        .with_state(app)
+}
+
+fn methods() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::Document::openapi())
+        .routes(routes!(commands::run))
+        .routes(routes!(commands::get))
+        .routes(routes!(commands::list))
+        .routes(routes!(commands::cancel))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::get))
+        .routes(routes!(nodes::label_node))
+        .routes(routes!(nodes::delete))
+        .routes(routes!(nodes::create_join_token))
+        .routes(routes!(kinds::register))
+        .routes(routes!(kinds::activate))
+        .routes(routes!(kinds::retire))
+        .routes(routes!(kinds::list))
+        .routes(routes!(kinds::get))
+        .routes(routes!(tokens::create))
+        .routes(routes!(tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::whoami))
+        .routes(routes!(events::watch))
+        .routes(routes!(openapi::document))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+}
+
+async fn unknown_path(uri: Uri) -> Failure {
+    Failure::new(Code::NotFound, format!("there is no method at {}; see /v1/openapi.json", uri.path()))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Failure {
+    Failure::field("method", format!("{} does not take {method}; see /v1/openapi.json", uri.path()))
+}
+
+/// Bounds a call's time and puts it into a span, which never holds what was sent.
+async fn observed(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let limit = if path == "/v1/kinds.register" { UPLOAD_TIMEOUT } else { TIMEOUT };
+    let empty = tracing::field::Empty;
+    let span = tracing::info_span!("api", method = path, tenant = empty, command = empty, status = empty);
+    async {
+        let response = match tokio::time::timeout(limit, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => {
+                Failure::new(Code::Unavailable, format!("it took longer than {} s", limit.as_secs())).into_response()
+            }
+        };
+        tracing::Span::current().record("status", response.status().as_u16());
+        tracing::debug!("answered");
+        response
+    }
+    .instrument(span)
+    .await
+}

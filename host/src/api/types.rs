@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -347,8 +347,9 @@ pub struct KindRef {
 }
 
 /// The query of `kinds.register`, whose body is the component itself (`application/wasm`).
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct RegisterKind {
     /// Make it the one that takes new commands.
     #[serde(default)]
@@ -450,8 +451,9 @@ pub struct Caller {
 }
 
 /// The query of `GET /v1/events.watch`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct WatchEvents {
     /// `tenant_…`
     pub tenant_id: String,

@@ -1,14 +1,16 @@
 //! `command_states`: commands, and where they stand, read.
 //!
-//! **Invariant:** reading never changes a command.
+//! **Invariant:** reading never changes a command, and costs the same however many of them are over.
 
 use bc_proto::id::{CommandId, NodeId, TenantId};
+use bc_proto::manifest::Role;
 use bc_proto::rules::state::State;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
+use super::kinds::Digest;
 use super::{Error, code, corrupt, signed, unsigned};
 
 /// The most commands on one page.
@@ -27,6 +29,12 @@ pub struct Command {
     pub tenant: TenantId,
     /// The kind.
     pub kind: String,
+    /// SHA-256 of the kind's component.
+    pub kind_digest: Vec<u8>,
+    /// `control`, `provision` or `bulk`.
+    pub lane: String,
+    /// The kind's traits, as words.
+    pub traits: Vec<String>,
     /// The payload.
     pub payload: Value,
     /// The key that makes a retry find it.
@@ -41,10 +49,99 @@ pub struct Command {
     pub not_after: OffsetDateTime,
     /// When it was queued.
     pub created_at: OffsetDateTime,
+    /// When it may be sent at the earliest; `None` for at once, and while it is held back.
+    pub not_before: Option<OffsetDateTime>,
+    /// When it was first sent.
+    pub dispatched_at: Option<OffsetDateTime>,
     /// When it ended.
     pub settled_at: Option<OffsetDateTime>,
+    /// The node's own time of its end.
+    pub reported_at: Option<OffsetDateTime>,
     /// Since when it is called off.
     pub cancel_requested_at: Option<OffsetDateTime>,
+}
+
+/// What decides whether a node gets a command, as one statement sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prospect {
+    /// What the node is now.
+    pub role: Role,
+    /// The only kinds that the node's certificate allows; `None` for all.
+    pub allowed_kinds: Option<Vec<String>>,
+    /// The command that the key already means.
+    pub existing: Option<Existing>,
+    /// The active component of the kind, and whether an operator exposed it.
+    pub kind: Option<(Digest, bool)>,
+}
+
+/// The command of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Existing {
+    /// Its id.
+    pub id: CommandId,
+    /// Its kind.
+    pub kind: String,
+    /// SHA-256 of its payload's canonical JSON.
+    pub payload_hash: Vec<u8>,
+}
+
+/// What stands for and against a new command; `None`: the tenant has no such node.
+pub async fn prospect(
+    db: &mut PgConnection,
+    tenant: TenantId,
+    node: NodeId,
+    idempotency_key: &str,
+    kind: &str,
+) -> Result<Option<Prospect>, Error> {
+    let row = sqlx::query!(
+        r#"select n.role::text as "role!", cert.allowed_kinds as "allowed_kinds?",
+               c.id as "id?", c.kind as "kind?", c.payload_hash as "payload_hash?",
+               k.digest as "digest?", k.exposed as "exposed?"
+           from nodes n
+           left join commands c on c.node_id = n.id and c.idempotency_key = $3
+           left join kinds k on k.name = $4 and k.status = 'active'
+           left join lateral (
+               select allowed_kinds from node_certificates
+               where node_id = n.id and incarnation = n.incarnation and revoked_at is null
+               order by not_before desc, fingerprint limit 1
+           ) cert on true
+           where n.id = $2 and n.tenant_id = $1 and n.deleted_at is null"#,
+        tenant.uuid(),
+        node.uuid(),
+        idempotency_key,
+        kind,
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let existing = match (row.id, row.kind, row.payload_hash) {
+        (Some(id), Some(kind), Some(payload_hash)) => {
+            Some(Existing { id: CommandId::from_uuid(id), kind, payload_hash })
+        }
+        _ => None,
+    };
+    let kind = match (row.digest, row.exposed) {
+        (Some(digest), Some(exposed)) => {
+            Some((digest.try_into().map_err(|_| corrupt("kinds", "digest", kind))?, exposed))
+        }
+        _ => None,
+    };
+    Ok(Some(Prospect {
+        role: code::parse_role(&row.role).ok_or_else(|| corrupt("nodes", "role", node))?,
+        allowed_kinds: row.allowed_kinds,
+        existing,
+        kind,
+    }))
+}
+
+/// Whether the tenant has, or had, a node.
+pub async fn had_node(db: &mut PgConnection, tenant: TenantId, node: NodeId) -> Result<bool, Error> {
+    let query = sqlx::query_scalar!(
+        r#"select exists (select from nodes where id = $2 and tenant_id = $1) as "exists!""#,
+        tenant.uuid(),
+        node.uuid(),
+    );
+    Ok(query.fetch_one(db).await?)
 }
 
 /// The command of a tenant with an id.
@@ -52,9 +149,12 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, id: CommandId) -> Res
     let row = sqlx::query_as!(
         Row,
         r#"select id as "id!", seq as "seq!", node_id as "node_id!", tenant_id as "tenant_id!", kind as "kind!",
+             kind_digest as "kind_digest!", c.lane::text as "lane!",
+             (select traits from kinds k where k.digest = c.kind_digest) as traits,
              payload as "payload!", idempotency_key as "idempotency_key!", state as "state!", reason as "reason!",
-             result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at
-           from command_states where tenant_id = $1 and id = $2"#,
+             result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
+             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at
+           from command_states c where tenant_id = $1 and id = $2"#,
         tenant.uuid(),
         id.uuid(),
     )
@@ -73,19 +173,51 @@ pub async fn list(
     below: Option<u64>,
     limit: u32,
 ) -> Result<Vec<Command>, Error> {
+    let word = state.map(|state| state.to_string());
+    let terminal = state.filter(|state| state.is_terminal()).map(|state| state.to_string());
+    // Where a command stands is which table its row is in, so each state has its own way to the newest seqs. The branches of
+    // other states are not even begun: their conditions do not depend on a row.
     let rows = sqlx::query_as!(
         Row,
-        r#"select id as "id!", seq as "seq!", node_id as "node_id!", tenant_id as "tenant_id!", kind as "kind!",
+        r#"with page as (
+             (select seq from commands where $4::text is null and node_id = $2 and seq < $3
+              order by seq desc limit $5)
+             union all
+             (select r.seq from unnest(enum_range(null::lane)) as of (lane)
+              cross join lateral (
+                  select seq from ready where node_id = $2 and lane = of.lane and seq < $3 order by seq desc limit $5) r
+              where $4 = 'pending' order by r.seq desc limit $5)
+             union all
+             (select seq from in_flight
+              where $4 in ('dispatched', 'acked', 'running') and node_id = $2 and seq < $3 and state::text = $4
+              order by seq desc limit $5)
+             union all
+             (select seq from settled
+              where $6 = 'succeeded' and node_id = $2 and seq < $3 and state = 'succeeded'
+              order by seq desc limit $5)
+             union all
+             (select seq from settled
+              where $6 <> 'succeeded' and node_id = $2 and seq < $3 and state <> 'succeeded'
+                and state = $6::text::terminal_state
+              order by seq desc limit $5)
+           )
+           select id as "id!", c.seq as "seq!", node_id as "node_id!", tenant_id as "tenant_id!", kind as "kind!",
+             kind_digest as "kind_digest!", c.lane::text as "lane!",
+             (select traits from kinds k where k.digest = c.kind_digest) as traits,
              payload as "payload!", idempotency_key as "idempotency_key!", state as "state!", reason as "reason!",
-             result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at
-           from command_states
-           where tenant_id = $1 and node_id = $2 and seq < $3 and ($4::text is null or state = $4)
-           order by seq desc limit $5"#,
+             result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
+             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at
+           from (select seq from page order by seq desc limit $5) p
+           cross join lateral (
+               select * from command_states s where s.node_id = $2 and s.seq = p.seq and s.tenant_id = $1 offset 0) c
+           where $4::text is null or state = $4
+           order by c.seq desc"#,
         tenant.uuid(),
         node.uuid(),
         signed(below.unwrap_or(u64::MAX)),
-        state.map(|state| state.to_string()),
-        i64::from(limit.min(MAX_PAGE)),
+        word,
+        i64::from(limit),
+        terminal,
     )
     .fetch_all(db)
     .await?;
@@ -98,6 +230,9 @@ struct Row {
     node_id: Uuid,
     tenant_id: Uuid,
     kind: String,
+    kind_digest: Vec<u8>,
+    lane: String,
+    traits: Option<Vec<String>>,
     payload: Value,
     idempotency_key: String,
     state: String,
@@ -107,6 +242,9 @@ struct Row {
     created_at: OffsetDateTime,
     settled_at: Option<OffsetDateTime>,
     cancel_requested_at: Option<OffsetDateTime>,
+    not_before: Option<OffsetDateTime>,
+    dispatched_at: Option<OffsetDateTime>,
+    reported_at: Option<OffsetDateTime>,
 }
 
 impl TryFrom<Row> for Command {
@@ -119,6 +257,9 @@ impl TryFrom<Row> for Command {
             node: NodeId::from_uuid(row.node_id),
             tenant: TenantId::from_uuid(row.tenant_id),
             kind: row.kind,
+            kind_digest: row.kind_digest,
+            lane: row.lane,
+            traits: row.traits.ok_or_else(|| corrupt("commands", "kind_digest", id))?,
             payload: row.payload,
             idempotency_key: row.idempotency_key,
             state: code::parse_state(&row.state).ok_or_else(|| corrupt("command_states", "state", id))?,
@@ -126,7 +267,10 @@ impl TryFrom<Row> for Command {
             result: row.result,
             not_after: row.not_after,
             created_at: row.created_at,
+            not_before: row.not_before,
+            dispatched_at: row.dispatched_at,
             settled_at: row.settled_at,
+            reported_at: row.reported_at,
             cancel_requested_at: row.cancel_requested_at,
             id,
         })

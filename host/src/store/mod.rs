@@ -7,12 +7,15 @@ pub mod commands;
 pub mod components;
 pub mod events;
 pub mod gateways;
+pub mod grants;
+pub mod identities;
 pub mod join_tokens;
 pub mod kinds;
 pub mod node_certificates;
 pub mod nodes;
 pub mod partitions;
 pub mod tenants;
+pub mod tokens;
 
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
@@ -42,6 +45,12 @@ pub enum Error {
 /// Brings the database's schema up to date. Replicas that start together wait for each other.
 pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
     MIGRATIONS.run(pool).await
+}
+
+/// Whether the database answers.
+pub async fn ping(db: &mut sqlx::PgConnection) -> Result<(), Error> {
+    sqlx::query!("select 1 as one").fetch_one(db).await?;
+    Ok(())
 }
 
 /// For `map_err` and `ok_or_else`: a column that does not parse.

@@ -7,6 +7,7 @@ pub mod admission;
 pub mod backoff;
 pub mod daemon;
 pub mod lane;
+pub mod permission;
 pub mod plugins;
 pub mod resume;
 pub mod state;

@@ -1,0 +1,173 @@
+//! Who calls, and what they may do.
+//!
+//! **Invariant:** a token is looked up by its hash for every call, so that revoking it works at once; it stands in no log and no
+//! error.
+
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bc_proto::id::{NodeId, TenantId};
+use bc_proto::rules::permission::{self, Grant};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::App;
+use super::error::Failure;
+use super::types::Code;
+use crate::store::tokens::{self, Hash, Holder, Name};
+
+/// What an API token begins with.
+const PREFIX: &str = "bct_";
+
+/// See a node and its commands.
+pub(super) const NODES_READ: &str = "compute:nodes:read";
+/// Run commands on a node, and call them off.
+pub(super) const NODES_EXEC: &str = "compute:nodes:exec";
+/// Label and delete a node.
+pub(super) const NODES_WRITE: &str = "compute:nodes:write";
+/// Make join tokens.
+pub(super) const NODES_JOIN: &str = "compute:nodes:join";
+/// See a kind.
+pub(super) const KINDS_READ: &str = "compute:kinds:read";
+/// Register, activate and retire a kind.
+pub(super) const KINDS_WRITE: &str = "compute:kinds:write";
+/// Watch events.
+pub(super) const EVENTS_READ: &str = "compute:events:read";
+/// Make, see and revoke tokens.
+pub(super) const TOKENS_WRITE: &str = "compute:tokens:write";
+
+/// The token made of these random bytes.
+pub(super) fn token(entropy: [u8; 32]) -> String {
+    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(entropy))
+}
+
+/// What is stored of a token.
+pub(super) fn hash(token: &str) -> Hash {
+    Sha256::digest(token).into()
+}
+
+/// What names a token without being it.
+pub(super) fn id(hash: &[u8]) -> String {
+    hex::encode(&hash[..size_of::<Name>().min(hash.len())])
+}
+
+/// Whether this could be a token at all: nothing else is worth asking the database.
+fn is_token(text: &str) -> bool {
+    text.strip_prefix(PREFIX).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok()).is_some_and(|bytes| bytes.len() == 32)
+}
+
+/// The caller of a method.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) holder: Holder,
+    hash: Hash,
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = header.and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        let Some(given) = given else {
+            let message = "a token is missing; send `Authorization: Bearer bct_…`";
+            return Err(Failure::new(Code::Unauthenticated, message));
+        };
+        let caller = if is_token(given) { Self::of(app, hash(given)).await? } else { None };
+        let caller = caller.ok_or_else(|| {
+            Failure::new(Code::Unauthenticated, "the token is unknown, expired or revoked; ask for another")
+        })?;
+        tracing::Span::current().record("tenant", tracing::field::display(caller.holder.tenant));
+        Ok(caller)
+    }
+}
+
+impl Caller {
+    async fn of(app: &App, hash: Hash) -> Result<Option<Self>, Failure> {
+        let mut db = app.db().await?;
+        let holder = tokens::holder(&mut db, hash, app.now()).await?;
+        Ok(holder.map(|holder| Self { holder, hash }))
+    }
+
+    /// The caller as it stands now, for calls that last; `None` when its token counts no more.
+    pub(super) async fn again(&self, app: &App) -> Result<Option<Self>, Failure> {
+        Self::of(app, self.hash).await
+    }
+
+    /// Refuses every tenant but the caller's own.
+    pub(super) fn tenant(&self, tenant: TenantId) -> Result<(), Failure> {
+        if tenant == self.holder.tenant { Ok(()) } else { Err(Failure::not_found("tenant", tenant)) }
+    }
+
+    /// Whether the caller may do this with that.
+    pub(super) fn may(&self, permission: &str, resource: &str) -> bool {
+        permission::is_allowed(&self.holder.grants, permission, resource)
+    }
+
+    /// Refuses what the caller may not do with a node of its tenant. A node that it may not even read does not exist for it.
+    pub(super) fn on_node(&self, permission: &str, node: NodeId) -> Result<(), Failure> {
+        let resource = format!("compute-node/{node}");
+        if self.may(permission, &resource) {
+            Ok(())
+        } else if self.may(NODES_READ, &resource) {
+            Err(denied(permission, &resource))
+        } else {
+            Err(Failure::not_found("node", node))
+        }
+    }
+
+    /// Refuses what the caller may not do with a kind.
+    pub(super) fn on_kind(&self, permission: &str, name: &str) -> Result<(), Failure> {
+        let resource = format!("kind/{name}");
+        if self.may(permission, &resource) {
+            Ok(())
+        } else if self.may(KINDS_READ, &resource) {
+            Err(denied(permission, &resource))
+        } else {
+            Err(Failure::not_found("kind", name))
+        }
+    }
+
+    /// Refuses what the caller may not do with its tenant.
+    pub(super) fn on_tenant(&self, permission: &str, tenant: TenantId) -> Result<(), Failure> {
+        self.tenant(tenant)?;
+        let resource = format!("tenant/{tenant}");
+        if self.may(permission, &resource) { Ok(()) } else { Err(denied(permission, &resource)) }
+    }
+
+    /// Refuses who may do this with nothing at all, before any work is spent on it.
+    pub(super) fn somewhere(&self, permission: &str) -> Result<(), Failure> {
+        let may = self.holder.grants.iter().any(|grant| grant.allows(permission, &grant.resource));
+        if may { Ok(()) } else { Err(denied(permission, "any resource")) }
+    }
+
+    /// What of these grants the caller does not have itself.
+    pub(super) fn lacks<'a>(&self, grants: impl IntoIterator<Item = &'a Grant>) -> Vec<&'a Grant> {
+        grants.into_iter().filter(|grant| !self.holder.grants.iter().any(|own| own.covers(grant))).collect()
+    }
+}
+
+fn denied(permission: &str, resource: &str) -> Failure {
+    Failure::new(Code::PermissionDenied, format!("this needs {permission} on {resource}"))
+        .with(json!({ "permission": permission, "resource": resource }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_made_as_a_token_counts_as_one() {
+        let made = token([7; 32]);
+        assert!(is_token(&made) && made.len() == 47, "{made}");
+        assert_eq!(id(&hash(&made)).len(), 16);
+        for other in ["", "bct_", "bct_AAAA", &made[4..], &made.replace("bct_", "bcj_"), &format!("{made}A")] {
+            assert!(!is_token(other), "{other}");
+        }
+    }
+}
