@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bc_host::api::types::{Kind, Node, Page};
 use clap_complete::engine::CompletionCandidate;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{Client, Connect, Patience};
 use crate::contexts::{self, Contexts};
@@ -31,8 +31,8 @@ pub(crate) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Kinds that take new commands.
 pub(crate) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
-    let kinds = ask(async |client| client.call::<Value>("kinds.list", &json!({})).await.ok());
-    let kinds = kinds.map(|list| kinds_of(&list)).unwrap_or_default().into_iter();
+    let kinds = ask(async |client| client.call::<Page<Kind>>("kinds.list", &json!({})).await.ok());
+    let kinds = kinds.map(|page| page.items).unwrap_or_default().into_iter();
     matching(current, kinds.map(|kind| (kind.name, kind.manifest["summary"].as_str().unwrap_or_default().to_owned())))
 }
 
@@ -40,12 +40,6 @@ pub(crate) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
     let contexts = contexts::path().and_then(|path| Contexts::read(&path)).unwrap_or_default();
     matching(current, contexts.contexts.into_iter().map(|(name, context)| (name, context.url)))
-}
-
-/// The answer of `kinds.list`: a page, or a plain list.
-pub(crate) fn kinds_of(list: &Value) -> Vec<Kind> {
-    let items = if list.is_array() { list } else { &list["items"] };
-    serde_json::from_value(items.clone()).unwrap_or_default()
 }
 
 /// Asks the server of the environment and the current context; flags of the line that is typed are not looked at.

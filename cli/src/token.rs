@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bc_host::api::types::{Caller, CreateToken, Grant, ListTokens, NewToken, Token, TokenRef};
+use bc_host::api::types::{Caller, CreateToken, Grant, ListTokens, NewToken, Page, Token, TokenRef};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -74,11 +74,9 @@ impl TokenCommand {
             Self::Create(create) => create.execute().await?,
             Self::List(Plain { output: shown, connect }) => {
                 let client = Client::new(connect.target()?, Patience::default())?;
-                let request = serde_json::to_value(ListTokens { tenant_id: client.tenant().await? })?;
-                let answer: Value = client.call("tokens.list", &request).await?;
-                let items = if answer.is_array() { answer } else { answer["items"].clone() };
-                let tokens: Vec<Token> = serde_json::from_value(items).context("tokens.list does not answer a list")?;
-                shown.list(&tokens, shell::now());
+                let request = ListTokens { tenant_id: client.tenant().await? };
+                let tokens: Page<Token> = client.call("tokens.list", &request).await?;
+                shown.list(&tokens.items, shell::now());
             }
             Self::Revoke(Revoke { id, plain: Plain { connect, .. } }) => {
                 let client = Client::new(connect.target()?, Patience::default())?;

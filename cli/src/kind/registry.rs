@@ -6,16 +6,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use bc_host::api::types::{Kind, KindRef, ListKinds, RegisterKind};
+use bc_host::api::types::{Kind, KindRef, ListKinds, Page, RegisterKind};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::client::{Client, Connect, Patience};
-use crate::complete;
 use crate::format::{Output, Shown, distance, moment};
-use crate::shell;
+use crate::{complete, shell};
 
 /// Which files.
 #[derive(Debug, Args)]
@@ -81,8 +79,8 @@ impl Push {
 impl List {
     pub(super) async fn execute(self) -> anyhow::Result<ExitCode> {
         let client = Client::new(self.connect.target()?, Patience::default())?;
-        let answer: Value = client.call("kinds.list", &ListKinds { all: self.all }).await?;
-        self.output.list(&complete::kinds_of(&answer), shell::now());
+        let kinds: Page<Kind> = client.call("kinds.list", &ListKinds { all: self.all }).await?;
+        self.output.list(&kinds.items, shell::now());
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,7 +5,7 @@
 
 pub mod authority;
 pub mod bootstrap;
-mod config;
+pub(crate) mod config;
 pub mod stop;
 
 use std::path::PathBuf;
