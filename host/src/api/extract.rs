@@ -81,6 +81,10 @@ pub(super) async fn read(request: Request, limit: usize) -> Result<Vec<u8>, Fail
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    // serde takes a list of its fields for a struct as well, which nobody is to rely on.
+    if bytes.trim_ascii_start().first().is_some_and(|byte| b"[\"-0123456789tfn".contains(byte)) {
+        return Err(Failure::field("", "the body must be a JSON object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();

@@ -47,7 +47,7 @@ pub(super) async fn list(
     for (name, value) in &ask.labels {
         label(&mut rules, name, Some(value));
     }
-    rules.rule(ask.labels.len() <= MAX_LABELS, "labels", format!("must be at most {MAX_LABELS}"));
+    rules.rule(ask.labels.len() <= MAX_LABELS, "labels", format!("must have at most {MAX_LABELS} items"));
     let limit = rules.number("limit", ask.limit, 1, nodes::MAX_PAGE, super::DEFAULT_PAGE) as usize;
     let after = ask.cursor.as_deref().map(cursor::open::<String>);
     let is_text = after.as_ref().is_none_or(|it| it.as_ref().is_some_and(|it| !it.contains('\0')));
@@ -114,7 +114,7 @@ pub(super) async fn label_node(
     for (name, value) in &ask.labels {
         label(&mut rules, name, value.as_ref());
     }
-    rules.rule((1..=MAX_LABELS).contains(&ask.labels.len()), "labels", format!("must be 1 to {MAX_LABELS}"));
+    rules.rule((1..=MAX_LABELS).contains(&ask.labels.len()), "labels", format!("must have 1 to {MAX_LABELS} items"));
     rules.check()?;
     caller.tenant(tenant)?;
     caller.on_node(NODES_WRITE, node)?;
@@ -169,7 +169,7 @@ pub(super) async fn create_join_token(
     let node: Option<NodeId> = ask.node_id.as_deref().map(|text| rules.id("nodeId", text));
     let life = rules.number("expiresInSeconds", ask.expires_in_seconds, 60, 86_400, DEFAULT_JOIN);
     if let Some(kinds) = &ask.allowed_kinds {
-        let rule = format!("must be 1 to {MAX_ALLOWED_KINDS}");
+        let rule = format!("must have 1 to {MAX_ALLOWED_KINDS} items");
         rules.rule((1..=MAX_ALLOWED_KINDS).contains(&kinds.len()), "allowedKinds", rule);
         for (at, kind) in kinds.iter().take(MAX_ALLOWED_KINDS).enumerate() {
             rules.text(&format!("allowedKinds[{at}]"), kind, 1, 64);

@@ -14,7 +14,7 @@ use super::types::{self, ErrorBody};
 #[derive(OpenApi)]
 #[openapi(
     info(title = "better-compute", description = "Commands on compute nodes: durable, delivered once, checked by the kind."),
-    components(schemas(types::Event, crate::bus::Progress)),
+    components(schemas(types::Event, ErrorBody, crate::bus::Progress)),
     modifiers(&Bearer),
     security(("token" = [])),
     tags(

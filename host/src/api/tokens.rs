@@ -40,7 +40,7 @@ pub(super) async fn create(
     rules.text("identity", &ask.identity, 1, 100);
     rules.text("label", &ask.label, 1, 200);
     let life = ask.expires_in_seconds.map(|it| rules.number("expiresInSeconds", Some(it), LIFE.0, LIFE.1, LIFE.1));
-    rules.rule(ask.grants.len() <= MAX_GRANTS, "grants", format!("must be at most {MAX_GRANTS}"));
+    rules.rule(ask.grants.len() <= MAX_GRANTS, "grants", format!("must have at most {MAX_GRANTS} items"));
     let given: Vec<_> = ask.grants.into_iter().map(|it| Grant::new(it.permission, it.resource)).collect();
     for (at, grant) in given.iter().take(MAX_GRANTS).enumerate() {
         if let Err(invalid) = grant.check() {

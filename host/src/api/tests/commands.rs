@@ -185,7 +185,7 @@ async fn a_node_gets_what_its_role_and_its_certificate_allow() {
         format!("409 INVALID_STATE node {node} runs a restricted identity that does not accept diag.nvml")
     );
     assert_eq!(answer.body["error"]["details"]["reason"], "restricted-identity");
-    api.call("commands.run", api.ask(&node, "logs.collect", "k")).await.ok();
+    api.call("commands.run", api.ask(&node, "logs.collect", "k2")).await.ok();
     node_certificates::create(&mut db, certificate(2, None), at(2)).await.expect("a database");
     api.call("commands.run", api.ask(&node, "diag.nvml", "k")).await.ok();
 
