@@ -13,8 +13,10 @@ use crate::output;
 
 /// The arguments.
 #[derive(Debug, Args)]
-#[command(after_help = "For example: better-compute api commands.run nodeId=node_… kind=node.reboot idempotencyKey=reboot-0412 \
-                        payload:='{}'\n\nA field tenantId that the method needs and that is not given is the caller's own.")]
+#[command(
+    after_help = "For example: better-compute api commands.run nodeId=node_… kind=node.reboot idempotencyKey=reboot-0412 \
+                        payload:='{}'\n\nA field tenantId that the method needs and that is not given is the caller's own."
+)]
 pub struct Api {
     /// The method, `commands.run` for example
     method: String,
@@ -91,7 +93,8 @@ fn schema(description: &Value, method: &str) -> anyhow::Result<Value> {
         bail!("{method} is a stream; use `better-compute events watch`");
     }
     let paths = description["paths"].as_object().into_iter().flatten();
-    let methods: Vec<_> = paths.filter_map(|(path, _)| path.strip_prefix("/v1/")).filter(|it| *it != "openapi.json").collect();
+    let methods: Vec<_> =
+        paths.filter_map(|(path, _)| path.strip_prefix("/v1/")).filter(|it| *it != "openapi.json").collect();
     bail!("the API has no method {method:?}; it has:\n  {}", methods.join("\n  "))
 }
 

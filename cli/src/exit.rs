@@ -60,8 +60,7 @@ mod tests {
 
     #[test]
     fn promise_10_an_unknown_outcome_never_exits_0() {
-        let others =
-            [Ending::Queued, Ending::AwaitsApproval, Ending::TimedOut, Ending::Interrupted, Ending::Unknown];
+        let others = [Ending::Queued, Ending::AwaitsApproval, Ending::TimedOut, Ending::Interrupted, Ending::Unknown];
         let endings = State::ALL.map(Ending::Stands).into_iter().chain(others);
         let table: Vec<_> = endings.clone().map(|ending| format!("{:>3}  {ending:?}", code(ending))).collect();
         insta::assert_snapshot!(table.join("\n"));

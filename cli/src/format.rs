@@ -114,7 +114,13 @@ pub fn distance(at: OffsetDateTime, now: OffsetDateTime) -> String {
 /// A span in its two largest units, at least a second.
 pub fn rough(span: Duration) -> String {
     let seconds = span.as_secs();
-    let unit = if seconds >= 48 * 3600 { 3600 } else if seconds >= 3600 { 60 } else { 1 };
+    let unit = if seconds >= 48 * 3600 {
+        3600
+    } else if seconds >= 3600 {
+        60
+    } else {
+        1
+    };
     humantime::format_duration(Duration::from_secs(seconds / unit * unit)).to_string()
 }
 

@@ -135,8 +135,7 @@ impl NodeCommand {
 impl One {
     async fn reach(&self) -> anyhow::Result<(Client, NodeRef)> {
         let client = Client::new(self.connect.target()?, Patience::default())?;
-        let reference =
-            NodeRef { tenant_id: client.tenant().await?, node_id: resolve(&client, &self.node).await? };
+        let reference = NodeRef { tenant_id: client.tenant().await?, node_id: resolve(&client, &self.node).await? };
         Ok((client, reference))
     }
 }

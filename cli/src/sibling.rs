@@ -13,7 +13,10 @@ pub(crate) fn path(name: &str) -> io::Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
-    Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is not there; it belongs beside this program", path.display())))
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("{} is not there; it belongs beside this program", path.display()),
+    ))
 }
 
 /// Becomes that program. Returns only when it cannot.

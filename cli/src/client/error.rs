@@ -76,7 +76,9 @@ impl CallError {
     fn remedy(&self) -> &'static str {
         match self {
             Self::Unreachable { sent: false, .. } => "is the server running? `better-compute dev` starts one here",
-            Self::Unreachable { sent: true, .. } => "the connection was lost on the way; look at what happened before you repeat it",
+            Self::Unreachable { sent: true, .. } => {
+                "the connection was lost on the way; look at what happened before you repeat it"
+            }
             Self::Foreign { .. } => "check the URL: it is that of the API, not of the gateway",
             Self::Refused(refusal) => match refusal.code.as_str() {
                 "UNAUTHENTICATED" => {
@@ -101,7 +103,9 @@ impl fmt::Display for CallError {
         match self {
             Self::Refused(refusal) => write!(f, "{refusal}")?,
             Self::Unreachable { url, source, .. } => write!(f, "no answer from {url}: {}", innermost(source))?,
-            Self::Foreign { url, status, why } => write!(f, "{url} does not answer as the API does (HTTP {status}): {why}")?,
+            Self::Foreign { url, status, why } => {
+                write!(f, "{url} does not answer as the API does (HTTP {status}): {why}")?
+            }
         }
         match self.remedy() {
             "" => Ok(()),
@@ -179,6 +183,8 @@ mod tests {
             assert!(refused(unclear, Value::Null).may_have_happened(), "{unclear}");
         }
         let gateway = |status| CallError::Foreign { url: String::new(), status, why: String::new() };
-        assert!(gateway(502).may_have_happened() && gateway(200).may_have_happened() && !gateway(404).may_have_happened());
+        assert!(
+            gateway(502).may_have_happened() && gateway(200).may_have_happened() && !gateway(404).may_have_happened()
+        );
     }
 }

@@ -214,13 +214,14 @@ impl Client {
     }
 
     fn unreachable(&self, source: reqwest::Error) -> CallError {
-        CallError::Unreachable { url: self.target.url.clone(), sent: !source.is_connect(), source: source.without_url() }
+        CallError::Unreachable {
+            url: self.target.url.clone(),
+            sent: !source.is_connect(),
+            source: source.without_url(),
+        }
     }
 }
 
 /// [`Refusal`] reads what [`ErrorBody`] writes.
-const _: fn(ErrorBody) -> Refusal = |body| Refusal {
-    code: body.error.code.to_string(),
-    message: body.error.message,
-    details: body.error.details,
-};
+const _: fn(ErrorBody) -> Refusal =
+    |body| Refusal { code: body.error.code.to_string(), message: body.error.message, details: body.error.details };

@@ -31,7 +31,9 @@ pub(super) fn explain(seen: &Seen, around: &Around, now: OffsetDateTime) -> Vec<
         Some(state @ (State::Dispatched | State::Acked | State::Running)) => {
             reasons.push(match state {
                 State::Dispatched => "it was sent to the node, which has not acknowledged it yet".to_owned(),
-                State::Acked => "the node has it in its journal and starts it when a worker of its lane is free".to_owned(),
+                State::Acked => {
+                    "the node has it in its journal and starts it when a worker of its lane is free".to_owned()
+                }
                 _ => "it runs on the node".to_owned(),
             });
             connection(around, now, &mut reasons);
@@ -72,7 +74,10 @@ fn waits(seen: &Seen, around: &Around, now: OffsetDateTime, reasons: &mut Vec<St
     }
     connection(around, now, reasons);
     if let Some(at) = command.not_before.filter(|at| *at > now) {
-        reasons.push(format!("it is not sent before {}; the node had no free worker when it was sent", moment(Some(at), now)));
+        reasons.push(format!(
+            "it is not sent before {}; the node had no free worker when it was sent",
+            moment(Some(at), now)
+        ));
     }
     if let Some((lane, limit)) = lane(&command.lane) {
         let outstanding = around.in_flight.iter().filter(|other| other.command.lane == command.lane);
@@ -190,9 +195,8 @@ mod tests {
             ("newer reason", seen(9, json!({ "state": "failed", "reason": "sunspots" })), Around::default()),
             ("newer state", seen(9, json!({ "state": "paused" })), Around::default()),
         ];
-        let said = cases.map(|(title, seen, around)| {
-            format!("{title}:\n  {}", explain(&seen, &around, NOW).join("\n  "))
-        });
+        let said =
+            cases.map(|(title, seen, around)| format!("{title}:\n  {}", explain(&seen, &around, NOW).join("\n  ")));
         insta::assert_snapshot!(said.join("\n"));
     }
 }

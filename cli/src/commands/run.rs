@@ -109,8 +109,7 @@ fn whole_seconds(span: Duration) -> anyhow::Result<u32> {
 /// Waits for a command and prints what came of it.
 pub(crate) async fn wait(client: Arc<Client>, queued: Seen, pace: Pace, output: Output) -> Ending {
     let Command { tenant_id, node_id, id, .. } = &queued.command;
-    let reference =
-        CommandRef { tenant_id: tenant_id.clone(), node_id: node_id.clone(), command_id: id.clone() };
+    let reference = CommandRef { tenant_id: tenant_id.clone(), node_id: node_id.clone(), command_id: id.clone() };
     let mut progress = Progress::new(std::io::stderr().is_terminal());
     let interrupt = async {
         // Where signals cannot be had, the wait goes on.

@@ -133,10 +133,14 @@ pub fn meaning(reason: &str) -> Option<&'static str> {
         }
         "STALE_GENERATION" => "the node had not applied the spec that the command presupposes before its deadline",
         "EXPIRED" => "the deadline had passed when the command reached the node; it did not run",
-        "BAD_SIGNATURE" => "the node takes only commands signed by its command-signing root, and this one's signature is not",
+        "BAD_SIGNATURE" => {
+            "the node takes only commands signed by its command-signing root, and this one's signature is not"
+        }
         "BATCH_UNAPPROVED" => "the node runs destructive kinds only in a batch that was approved, and this one was not",
         "UNBATCHED_LIMIT" => "the node has run as many destructive commands outside of batches as one hour allows",
-        "NO_SPACE" => "the node's journal cannot promise room for the result; free space below the node's state directory",
+        "NO_SPACE" => {
+            "the node's journal cannot promise room for the result; free space below the node's state directory"
+        }
         "BUSY" => "all workers of the lane were taken; it is sent again later",
         // How commands end without the node's word.
         "not_after" => "the node did not take it before its deadline; it never ran",

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{CallError, Client, Patience, Target};
 use crate::contexts::{self, Context, Contexts};
-use crate::server::{Database, authority, bootstrap, config, stop};
+use crate::server::{Database, authority, config, stop};
 use crate::{exit, output, shell};
 use layout::Layout;
 
@@ -35,8 +35,10 @@ const TENANT: &str = "dev";
 
 /// The arguments.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 stopped by a signal, 1 it could not start or go on. With --once, the first code of the two \
-                        commands that is not 0; see `better-compute run --help`.")]
+#[command(
+    after_help = "Exit codes: 0 stopped by a signal, 1 it could not start or go on. With --once, the first code of the two \
+                        commands that is not 0; see `better-compute run --help`."
+)]
 pub struct Dev {
     /// Where everything is kept
     #[arg(long, default_value = ".dev", value_name = "DIR")]
@@ -66,7 +68,8 @@ impl Dev {
         }
         let layout = Layout::new(&self.dir)?;
         // Held until this process ends.
-        let lock = File::create(layout.lock()).with_context(|| format!("{} cannot be opened", layout.lock().display()))?;
+        let lock =
+            File::create(layout.lock()).with_context(|| format!("{} cannot be opened", layout.lock().display()))?;
         if lock.try_lock().is_err() {
             bail!("another `better-compute dev` runs in {}", self.dir.display());
         }
@@ -94,13 +97,8 @@ impl Dev {
         let replica = format!("dev-{}", hex::encode(shell::random::<4>()));
         let config = config::local(replica, gateway_url.clone(), layout.control_plane().join("cache"));
         let stop = CancellationToken::new();
-        let mut control = tokio::spawn(bc_host::server::run(
-            config,
-            pool.clone(),
-            Arc::new(authority),
-            listeners,
-            stop.clone(),
-        ));
+        let mut control =
+            tokio::spawn(bc_host::server::run(config, pool.clone(), Arc::new(authority), listeners, stop.clone()));
         let code = tokio::select! {
             code = self.with_node(layout, &pool, &url, &gateway_url, &asked) => code,
             ended = &mut control => {
@@ -189,9 +187,10 @@ async fn admin(layout: &Layout, pool: &PgPool, url: &str) -> anyhow::Result<Clie
             Err(error) => return Err(error.into()),
         }
     }
-    let (tenant, token) = bootstrap::admin(pool, TENANT, shell::random(), shell::now()).await?;
+    let (tenant, token) = bc_host::api::bootstrap::admin(pool, TENANT, shell::random(), shell::now()).await?;
     let path = layout.token();
-    contexts::write_private(&path, token.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
+    contexts::write_private(&path, token.as_bytes())
+        .with_context(|| format!("{} cannot be written", path.display()))?;
     write_context(layout, url, &tenant.to_string())?;
     Client::new(target(token, Some(tenant.to_string())), Patience::default())
 }

@@ -106,7 +106,8 @@ fn reference(word: &str) -> KindRef {
 }
 
 impl Shown for Kind {
-    const HEADER: &'static [&'static str] = &["NAME", "VERSION", "STATUS", "EXPOSED", "LANE", "TRAITS", "SHA256", "AGE"];
+    const HEADER: &'static [&'static str] =
+        &["NAME", "VERSION", "STATUS", "EXPOSED", "LANE", "TRAITS", "SHA256", "AGE"];
 
     fn cells(&self, now: OffsetDateTime) -> Vec<String> {
         vec![

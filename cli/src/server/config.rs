@@ -3,7 +3,7 @@
 //! **Invariant:** a flag beats the environment, which beats the file; a key that is not known is refused.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -86,7 +86,10 @@ pub(super) struct Decided {
     pub(super) database: Database,
     pub(super) api_listen: SocketAddr,
     pub(super) gateway_listen: SocketAddr,
-    pub(super) state_dir: PathBuf,
+    /// Absent where nothing is served.
+    pub(super) state_dir: Option<PathBuf>,
+    /// The name or address by which nodes reach this replica.
+    pub(super) gateway_host: String,
     pub(super) config: bc_host::server::Config,
 }
 
@@ -108,11 +111,8 @@ impl Settings {
     fn over(self, file: Self) -> Self {
         // Each of the two places for a database rules out the other, so they are taken from one source.
         let here = self.database_url.is_some() || self.private_postgres.is_some();
-        let (database_url, private_postgres) = if here {
-            (self.database_url, self.private_postgres)
-        } else {
-            (file.database_url, file.private_postgres)
-        };
+        let (database_url, private_postgres) =
+            if here { (self.database_url, self.private_postgres) } else { (file.database_url, file.private_postgres) };
         Self {
             config: self.config,
             database_url,
@@ -134,10 +134,9 @@ impl Settings {
             (Some(url), None) => Database::Url(url),
             (None, Some(folder)) => Database::Private(folder),
             (Some(_), Some(_)) => bail!("--database-url and --private-postgres exclude each other"),
-            (None, None) => bail!("name a database with --database-url or DATABASE_URL, or start one with --private-postgres DIR"),
-        };
-        let Some(state_dir) = self.state_dir else {
-            bail!("name a folder for the certificate authority with --state-dir; all replicas use the same");
+            (None, None) => {
+                bail!("name a database with --database-url or DATABASE_URL, or start one with --private-postgres DIR")
+            }
         };
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let api_listen = self.api_listen.unwrap_or(SocketAddr::new(local, 7070));
@@ -160,9 +159,9 @@ impl Settings {
             max_payload_bytes: size(self.max_payload_bytes.unwrap_or(MAX_PAYLOAD)),
             max_component_bytes: size(self.max_component_bytes.unwrap_or(MAX_COMPONENT)),
             drain: self.drain.map_or(DRAIN, Into::into),
-            cache_dir: state_dir.join("cache"),
+            cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
         };
-        Ok(Decided { database, api_listen, gateway_listen, state_dir, config })
+        Ok(Decided { database, api_listen, gateway_listen, state_dir: self.state_dir, gateway_host: host, config })
     }
 }
 
@@ -192,11 +191,7 @@ mod tests {
     use super::*;
 
     fn flags() -> Settings {
-        Settings {
-            database_url: Some("postgres:///x".into()),
-            state_dir: Some("/state".into()),
-            ..Settings::default()
-        }
+        Settings { database_url: Some("postgres:///x".into()), state_dir: Some("/state".into()), ..Settings::default() }
     }
 
     #[test]
@@ -218,17 +213,12 @@ mod tests {
 
     #[test]
     fn what_would_be_unsafe_or_unclear_is_refused() {
-        let open = |insecure_http| Settings {
-            api_listen: Some(([0, 0, 0, 0], 7070).into()),
-            insecure_http,
-            ..flags()
-        };
+        let open = |insecure_http| Settings { api_listen: Some(([0, 0, 0, 0], 7070).into()), insecure_http, ..flags() };
         let refused = open(false).checked("r").expect_err("plain text").to_string();
         assert!(refused.contains("--insecure-http"), "{refused}");
         assert!(open(true).checked("r").is_ok());
         let both = Settings { private_postgres: Some("/pg".into()), ..flags() };
         assert!(both.checked("r").is_err() && Settings::default().checked("r").is_err());
-        assert!(Settings { state_dir: None, ..flags() }.checked("r").is_err());
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! TLS: tokens travel on that way.
 
 pub mod authority;
-pub mod bootstrap;
 pub(crate) mod config;
 pub mod stop;
 
@@ -12,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bc_host::postgres::PrivatePostgres;
 use bc_host::server::Listeners;
 use bc_host::store;
@@ -22,8 +21,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::net::TcpListener;
 
 use crate::{contexts, output, shell};
-pub use config::Settings;
 use config::Decided;
+pub use config::Settings;
 
 /// Connections to the database that one replica holds at most.
 const CONNECTIONS: u32 = 32;
@@ -72,7 +71,7 @@ impl Server {
                 let token = crate::block_on(async {
                     let pool = database.connect().await?;
                     let (tenant, token) =
-                        bootstrap::admin(&pool, &init.tenant, shell::random(), shell::now()).await?;
+                        bc_host::api::bootstrap::admin(&pool, &init.tenant, shell::random(), shell::now()).await?;
                     output::complain(&format!("tenant {} is {tenant}", init.tenant));
                     pool.close().await;
                     anyhow::Ok(token)
@@ -103,7 +102,8 @@ impl Database {
         match &decided.database {
             config::Database::Url(url) => {
                 // The URL may hold a password, so it is not repeated.
-                let options = url.parse().ok().context("the database's URL cannot be read; write postgres://user@host/name")?;
+                let options =
+                    url.parse().ok().context("the database's URL cannot be read; write postgres://user@host/name")?;
                 Ok(Self { options, private: None })
             }
             config::Database::Private(folder) => Self::private(folder),
@@ -130,14 +130,20 @@ impl Database {
     }
 }
 
-async fn serve(decided: Decided, database: &Database) -> anyhow::Result<()> {
+async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> {
     let stop = stop::on_signals()?;
-    let authority = authority::open(&decided.state_dir, shell::random(), shell::now())?;
+    let Some(state_dir) = &decided.state_dir else {
+        bail!("name a folder for the certificate authority with --state-dir; all replicas use the same");
+    };
+    let authority = authority::open(state_dir, shell::random(), shell::now())?;
     let pool = database.connect().await?;
     let listeners = Listeners {
         api: bind(decided.api_listen, "the API").await?,
         gateway: bind(decided.gateway_listen, "the gateway").await?,
     };
+    // The kernel chose the port where 0 was asked for.
+    let port = listeners.gateway.local_addr()?.port();
+    decided.config.gateway_url = config::gateway_url(&decided.gateway_host, port);
     tracing::info!(
         api = %listeners.api.local_addr()?, gateway = %listeners.gateway.local_addr()?, replica = decided.config.replica,
         "the control plane serves"
