@@ -82,6 +82,8 @@ async fn promise_02_a_restart_runs_again_only_what_is_retry_safe_over_the_disk_o
     while daemon.frame().await != Frame::Ack(id(2)) {}
     let crashed = bench.after_crash_at_ack(2);
     let mut restarted = crashed.daemon().await;
+    // The control plane sends again what is not over.
+    restarted.deliver(&deliver(&bench.noop, 1, json!({}))).await;
     let [first, second] = restarted.reports_of([1, 2]).await;
     assert_eq!(first.report, Report::Succeeded);
     assert_eq!((second.report, second.reason.as_str()), (Report::Failed, "interrupted"));
@@ -167,10 +169,11 @@ async fn a_run_s_log_goes_to_the_sink_and_a_missing_kind_ends_what_a_restart_wou
     let gone = deliver(&bench.unknown, 1, json!({}));
     let traits = [bc_proto::manifest::Trait::RetrySafe].into();
     let lane = bc_proto::manifest::Lane::Control;
-    let accepted = Record::Accepted { deliver: Box::new(gone), lane, traits, boot: "boot-1".into() };
+    let accepted = Record::Accepted { deliver: Box::new(gone.clone()), lane, traits, boot: "boot-1".into() };
     opened.journal.save(&[accepted]).await.expect("saved");
     opened.journal.close().await;
     let mut daemon = bench.daemon().await;
+    daemon.deliver(&gone).await;
     assert_eq!(daemon.report_of(1).await.reason, Refusal::KindUnavailable.code());
 
     daemon.deliver(&deliver(&bench.hostile, 2, json!({ "mode": "flood-log" }))).await;

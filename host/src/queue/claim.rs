@@ -2,7 +2,8 @@
 //!
 //! **Invariant:** a session claims only while it is its node's newest. The node's row is locked against a new session until the
 //! claim is committed, so a hello sees either the command in flight or the command ready, and never loses one that was
-//! claimed for a session which is gone.
+//! claimed for a session which is gone. Nothing is sent before its claim is durable: a command that counts as pending after
+//! the node got it could be cancelled and start all the same, or be sent once more to a node that lost its journal.
 
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Lane;
@@ -41,8 +42,8 @@ pub struct Delivery {
     pub is_cancelled: bool,
 }
 
-/// Claims what the rooms take, in seq order per node and lane. Commits asynchronously: a claim that a crash of the database
-/// forgets is made again, and the journal answers the duplicate. In a transaction of the caller's the whole of it does.
+/// Claims what the rooms take, in seq order per node and lane. Send the deliveries once it is committed, and durably: unlike
+/// marks, claims must not be forgotten by a crash of the database.
 pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -> Result<Vec<Delivery>, Error> {
     let nodes: Vec<Uuid> = rooms.iter().map(|room| room.node.uuid()).collect();
     let epochs: Vec<i64> = rooms.iter().map(|room| signed(room.epoch)).collect();
@@ -52,14 +53,10 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
     let rows = sqlx::query_as!(
         Row,
         r#"
-        with relaxed as materialized (
-            select set_config('synchronous_commit', 'off', true) as mode
-        ), asked as materialized (
+        with asked as materialized (
             select a.node_id, a.epoch, a.lane::lane as lane, a.credits, a.above
-            from relaxed,
-                 unnest($1::uuid[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
-                     as a (node_id, epoch, lane, credits, above)
-            where relaxed.mode = 'off'
+            from unnest($1::uuid[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
+                as a (node_id, epoch, lane, credits, above)
         ), fenced as materialized (
             select n.id, n.session_epoch, n.incarnation, n.journal_id, n.boot_id, n.role
             from (select distinct node_id, epoch from asked) a

@@ -3,8 +3,9 @@
 //! The shell feeds [`Core::on`] and carries out each [`Step`] in the order of its fields. A crash may come between any two of
 //! them; [`Core::restart`] goes on from what was saved.
 //!
-//! **Invariant:** nothing is said or started that is not saved before. So a command that is not retry-safe starts at most
-//! once, a saved result is said until the control plane has it, and nothing starts that was called off.
+//! **Invariant:** nothing is said or started that is not saved before, and nothing starts but on a delivery. So a command that
+//! is not retry-safe starts at most once, a saved result is said until the control plane has it, and nothing starts that was
+//! called off or is over.
 
 mod book;
 #[cfg(test)]
@@ -182,6 +183,9 @@ impl Step {
 #[derive(Debug, Clone, PartialEq)]
 enum Standing {
     Running,
+    /// A restart cut it off, and it may run again. It does when it is delivered again, and not before: only the control plane
+    /// knows whether it was called off, ran out of time or was meant for an earlier life meanwhile.
+    CutOff(Box<Entry>),
     /// Its new boot settles it on the control plane's side.
     AwaitingSettlement,
     Settled {
@@ -216,7 +220,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Goes on from a journal: reports what is finished, runs again what may be, settles the rest.
+    /// Goes on from a journal: what is finished is reported, what may run again does when it is delivered again, the rest is
+    /// settled. Nothing is started.
     pub fn restart(identity: Identity, generation: u64, journal: Book, now_ms: u64) -> (Self, Step) {
         let mut core = Self {
             identity,
@@ -237,7 +242,7 @@ impl Core {
 
     /// Commands accepted and not finished.
     pub fn outstanding(&self) -> usize {
-        self.held.values().filter(|held| matches!(held.standing, Standing::Running)).count()
+        self.held.values().filter(|held| matches!(held.standing, Standing::Running | Standing::CutOff(_))).count()
     }
 
     /// Decides what follows from an input.
@@ -298,6 +303,9 @@ impl Core {
 
     fn delivered(&mut self, deliver: Deliver, world: &World<'_>, step: &mut Step) {
         if let Some(held) = self.held.get_mut(&deliver.command) {
+            if let Some(update) = held.run_again(&self.identity.boot, world, step) {
+                return self.finished(update, step);
+            }
             held.answer(deliver.command, world.now_ms, step);
         } else if deliver.seq >= self.settled_below_seq {
             if self.called_off.remove(&deliver.command) {
@@ -384,7 +392,11 @@ impl Core {
             self.called_off.insert(command);
             return;
         };
-        if held.standing == Standing::Running {
+        if let Standing::CutOff(entry) = &held.standing {
+            let called_off = Entry { cancel_requested: true, ..Entry::clone(entry) };
+            let update = interrupted(&called_off, now_ms);
+            self.finished(update, step);
+        } else if held.standing == Standing::Running {
             if !held.cancel_requested {
                 held.cancel_requested = true;
                 step.save.push(Record::CancelRequested { command });
@@ -397,7 +409,7 @@ impl Core {
 
     fn finished(&mut self, update: Update, step: &mut Step) {
         let Some(held) = self.held.get_mut(&update.command) else { return };
-        if held.standing != Standing::Running {
+        if !matches!(held.standing, Standing::Running | Standing::CutOff(_)) {
             return;
         }
         step.save.push(Record::Finished { update: update.clone() });
@@ -459,12 +471,7 @@ impl Core {
                 None => unreachable!("only what is finished is reported"),
             },
             Recovery::AwaitSettlement => Standing::AwaitingSettlement,
-            Recovery::Run if !cancel_requested && entry.attempt < MAX_ATTEMPTS => {
-                let attempt = entry.attempt + 1;
-                step.save.push(Record::Started { command, attempt, boot: self.identity.boot.clone() });
-                step.start.push(Start { deliver: entry.deliver, lane: entry.lane, attempt });
-                Standing::Running
-            }
+            Recovery::Run if !cancel_requested && entry.attempt < MAX_ATTEMPTS => Standing::CutOff(Box::new(entry)),
             Recovery::Run | Recovery::Interrupt => {
                 let update = interrupted(&entry, now_ms);
                 step.save.push(Record::Finished { update: update.clone() });
@@ -476,11 +483,29 @@ impl Core {
 }
 
 impl Held {
+    /// Starts the next attempt of what a restart cut off, as soon as there is a worker. Past `not_after` none begins, since it
+    /// could not be over when the control plane gives it up: this is its end then.
+    fn run_again(&mut self, boot: &str, world: &World<'_>, step: &mut Step) -> Option<Update> {
+        let Standing::CutOff(entry) = &self.standing else { return None };
+        if world.now_ms >= entry.deliver.not_after_ms {
+            return Some(interrupted(entry, world.now_ms));
+        }
+        let begun = PerLane::count(step.start.iter().map(|start| start.lane));
+        if world.free.free(begun).get(entry.lane) == 0 {
+            return None;
+        }
+        let (deliver, lane, attempt) = (entry.deliver.clone(), entry.lane, entry.attempt + 1);
+        step.save.push(Record::Started { command: deliver.command, attempt, boot: boot.to_owned() });
+        step.start.push(Start { deliver, lane, attempt });
+        self.standing = Standing::Running;
+        None
+    }
+
     /// What a duplicate is told.
     fn answer(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
         match &mut self.standing {
             Standing::Running => step.say(&update(command, Report::Running, "", now_ms)),
-            Standing::AwaitingSettlement => step.send.push(Frame::Ack(command)),
+            Standing::CutOff(_) | Standing::AwaitingSettlement => step.send.push(Frame::Ack(command)),
             Standing::Settled { update, said_ms, .. } => {
                 *said_ms = now_ms;
                 step.say(update);

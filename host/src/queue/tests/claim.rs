@@ -90,6 +90,21 @@ async fn a_hello_waits_for_a_claim_under_way_and_replays_what_it_took() {
 }
 
 #[tokio::test]
+async fn promise_13_a_claim_is_durable_before_it_can_be_sent() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let kind = fleet.kind(Lane::Control, &[]).await;
+    fleet.enqueue(&node, kind).await;
+    let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    let room = Room { node, epoch, lane: Lane::Control, credits: 8, above_seq: 0 };
+    assert_eq!(claim(&mut tx, &[room], at(1)).await.expect("a database").len(), 1);
+    let mode: String = sqlx::query_scalar("show synchronous_commit").fetch_one(&mut *tx).await.expect("a setting");
+    assert_eq!(mode, "on");
+    tx.commit().await.expect("a commit");
+}
+
+#[tokio::test]
 async fn marks_go_forward_and_commit_asynchronously() {
     let fleet = Fleet::new().await;
     let node = fleet.node().await;

@@ -207,13 +207,67 @@ fn a_run_that_takes_the_daemon_down_is_not_repeated_for_ever() {
     let (mut core, _) = open();
     let mut journal = core.on(delivered(1, deliver(1, "safe")), &WORLD).save;
     for attempt in 2..=MAX_ATTEMPTS {
-        let (_, step) = Core::restart(identity(1), 5, Book::read(journal.clone()).expect("in order"), 2_000);
+        let (mut core, step) = Core::restart(identity(1), 5, Book::read(journal.clone()).expect("in order"), 2_000);
+        assert_eq!(step, Step::default());
+        let _ = core.on(Input::SessionOpened { epoch: 2, settled_below_seq: 1 }, &WORLD);
+        let step = core.on(delivered(2, deliver(1, "safe")), &WORLD);
         assert_eq!(step.start[0].attempt, attempt);
         journal.extend(step.save);
     }
     let (_, step) = Core::restart(identity(1), 5, Book::read(journal).expect("in order"), 2_000);
     assert!(step.start.is_empty());
     assert!(matches!(&step.save[..], [Record::Finished { update }] if update.reason == "interrupted"), "{step:?}");
+}
+
+/// A core that was restarted while a retry-safe command ran, with session 2 open.
+fn cut_off(identity: Identity, settled_below_seq: u64) -> (Core, Step) {
+    let (mut core, _) = open();
+    let journal = core.on(delivered(1, deliver(1, "safe")), &WORLD).save;
+    let (mut core, step) = Core::restart(identity, 5, Book::read(journal).expect("in order"), 2_000);
+    assert_eq!(step, Step::default(), "nothing starts before the control plane says that it is still wanted");
+    let opened = core.on(Input::SessionOpened { epoch: 2, settled_below_seq }, &WORLD);
+    (core, opened)
+}
+
+#[test]
+fn what_a_restart_cut_off_runs_again_when_it_is_delivered_again() {
+    let (mut core, opened) = cut_off(identity(1), 1);
+    assert_eq!((opened, core.outstanding()), (Step::default(), 1));
+    let busy = World { free: PerLane::default(), ..WORLD };
+    let step = core.on(delivered(2, deliver(1, "safe")), &busy);
+    assert_eq!((step.send, step.start.len()), (vec![Frame::Ack(id(1))], 0), "it waits for a worker");
+    let step = core.on(delivered(2, deliver(1, "safe")), &WORLD);
+    assert_eq!((reports(&step), step.start[0].attempt), (vec![(Report::Running, "")], 2));
+    assert!(matches!(&step.save[..], [Record::Started { attempt: 2, .. }]), "{step:?}");
+    assert_eq!(core.on(delivered(2, deliver(1, "safe")), &WORLD).start, [], "once");
+}
+
+#[test]
+fn promise_13_what_a_restart_cut_off_does_not_run_again_once_it_is_over() {
+    // It ran out of time, or was settled otherwise, while the daemon was away.
+    let (mut core, opened) = cut_off(identity(1), 2);
+    assert_eq!(opened.save, [Record::Forgotten { command: id(1) }]);
+    assert_eq!(core.on(delivered(2, deliver(1, "safe")), &WORLD), Step::default());
+
+    // It would run past the time at which the control plane gives it up.
+    let (mut core, _) = cut_off(identity(1), 1);
+    let late = World { now_ms: 1_000_000, ..WORLD };
+    let step = core.on(delivered(2, deliver(1, "safe")), &late);
+    assert_eq!((reports(&step), step.start.len()), (vec![(Report::Failed, "interrupted")], 0));
+
+    // It was called off while the daemon was away, and the cancel comes first or last.
+    let (mut core, _) = cut_off(identity(1), 1);
+    let step = core.on(Input::CancelReceived { epoch: 2, command: id(1) }, &WORLD);
+    assert_eq!((reports(&step), step.save.len()), (vec![(Report::Cancelled, "cancelled")], 1));
+    assert_eq!(core.on(delivered(2, deliver(1, "safe")), &WORLD).start, []);
+}
+
+#[test]
+fn promise_15_what_an_earlier_life_of_the_node_left_in_the_journal_does_not_run_by_itself() {
+    let reborn = Identity { incarnation: 2, ..identity(1) };
+    let (mut core, opened) = cut_off(reborn, 1);
+    assert_eq!(opened, Step::default());
+    assert_eq!(core.on(Input::Tick, &WORLD), Step::default());
 }
 
 /// One thing that happens in the simulation, to the command with this number where it is about one.
@@ -395,8 +449,11 @@ proptest! {
         for (happening, crash) in story {
             simulation.happen(happening, crash);
         }
-        // In the end the runs end and a session comes up: every result that is not acknowledged is said on it.
+        // In the end all is delivered again, the runs end, and a session comes up: every result that is not acknowledged is
+        // said on it.
+        simulation.happen(Happening::Reconnect, None);
         for command in 1..=COMMANDS {
+            simulation.happen(Happening::Deliver(command), None);
             simulation.happen(Happening::Finish(command), None);
         }
         simulation.said.clear();
