@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 use tonic::transport::{ClientTlsConfig, Endpoint, Uri};
 
 /// The generated client.
-#[expect(clippy::pedantic, unreachable_pub, reason = "generated; node.proto holds the documentation")]
+#[expect(unreachable_pub, reason = "generated; node.proto holds the documentation")]
 pub(crate) mod rpc {
     include!(concat!(env!("OUT_DIR"), "/client/better_compute.node.v1.rs"));
 }
@@ -231,14 +231,14 @@ fn verify(
     ocsp_response: &[u8],
     at: UnixTime,
 ) -> Result<ServerCertVerified, Error> {
-    let verified = verifier.verify_server_cert(end_entity, intermediates, name, ocsp_response, at);
-    match verified {
+    let outcome = verifier.verify_server_cert(end_entity, intermediates, name, ocsp_response, at);
+    match outcome {
         Err(Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }))
             if not_before.as_secs() > at.as_secs() =>
         {
             verify(verifier, end_entity, intermediates, name, ocsp_response, not_before)
         }
-        verified => verified,
+        outcome => outcome,
     }
 }
 

@@ -21,6 +21,8 @@ fn start(unless_named: LevelFilter) {
     let filter = tracing_subscriber::EnvFilter::builder().with_default_directive(unless_named.into()).from_env_lossy();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // It would say so on standard error itself, and panic when whoever read that is gone.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();

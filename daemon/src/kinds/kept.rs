@@ -51,11 +51,11 @@ enum Refused {
 impl Refused {
     fn lack(&self) -> Lack {
         match self {
-            Self::NotFetched(_) | Self::OtherBytes(_) => Lack::NotFetched,
+            Self::NotFetched(_) | Self::OtherBytes(_) => Lack::Unfetched,
             Self::Obstacles(list) if list.iter().any(|obstacle| matches!(obstacle, Obstacle::WrongRole { .. })) => {
-                Lack::NotForRole
+                Lack::OtherRole
             }
-            Self::Rejected(_) | Self::Obstacles(_) => Lack::NotAdmitted,
+            Self::Rejected(_) | Self::Obstacles(_) => Lack::Refused,
         }
     }
 }

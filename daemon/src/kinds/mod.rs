@@ -36,11 +36,11 @@ struct Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// It was not reached this time.
-    NotFetched,
+    Unfetched,
     /// It is not for this node's role. Asking again changes nothing.
-    NotForRole,
+    OtherRole,
     /// This node does not admit it. Asking again changes nothing.
-    NotAdmitted,
+    Refused,
 }
 
 impl Table {
@@ -120,7 +120,7 @@ impl Kinds {
     /// Whether a command of that digest should wait until it was asked for.
     pub(crate) fn is_wanted(&self, name: &str, digest: &str) -> bool {
         let table = self.0.load();
-        let for_good = |(known, lack): &(String, Lack)| known == digest && *lack != Lack::NotFetched;
+        let for_good = |(known, lack): &(String, Lack)| known == digest && *lack != Lack::Unfetched;
         table.find(name, digest).is_none() && !table.lacking.iter().any(for_good)
     }
 
@@ -138,10 +138,9 @@ impl Kinds {
         let lack = table.lacking.iter().find(|(known, _)| known == digest).map(|(_, lack)| *lack);
         let has_name = || table.served.contains_key(name) || table.held.iter().any(|kind| kind.manifest().name == name);
         match lack {
-            Some(Lack::NotForRole) => Availability::Unsupported,
-            Some(Lack::NotFetched | Lack::NotAdmitted) => Availability::Unavailable,
+            Some(Lack::Unfetched | Lack::Refused) => Availability::Unavailable,
             None if has_name() => Availability::Unavailable,
-            None => Availability::Unsupported,
+            Some(Lack::OtherRole) | None => Availability::Unsupported,
         }
     }
 

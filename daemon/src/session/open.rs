@@ -202,10 +202,13 @@ impl Serving<'_> {
                 }
                 Err(invalid) => tracing::error!(%invalid, "a command is ignored"),
             },
-            Some(v1::to_node::Frame::Cancel(cancel)) => match cancel.command_id.parse() {
-                Ok(command) => self.input(Input::CancelReceived { epoch, command }).await,
-                Err(_) => tracing::error!("a Cancel that names no command is ignored"),
-            },
+            Some(v1::to_node::Frame::Cancel(cancel)) => {
+                if let Ok(command) = cancel.command_id.parse() {
+                    self.input(Input::CancelReceived { epoch, command }).await;
+                } else {
+                    tracing::error!("a Cancel that names no command is ignored");
+                }
+            }
             Some(v1::to_node::Frame::UpdateAck(ack)) => {
                 let commands = ack.command_ids.iter().filter_map(|command| command.parse().ok()).collect();
                 let settled_below_seq = ack.settled_below_seq;

@@ -91,7 +91,8 @@ async fn a_node_that_is_not_known_any_more_says_to_join_again_and_goes_on() {
     });
     let said = soon(said).await.expect("no panic");
     assert!(said.contains("ERROR") && said.contains("bcd join --again"), "{said}");
-    assert_eq!(child.try_wait().expect("it can be asked"), None, "it goes on");
+    // It goes on, although nobody reads its log any more.
+    assert_eq!(child.try_wait().expect("it can be asked"), None);
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
     assert_eq!(ended(child).await.status.code(), Some(0));
 }
