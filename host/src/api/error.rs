@@ -36,11 +36,11 @@ impl Failure {
 
     /// One field that breaks a rule.
     pub fn field(field: impl Into<String>, rule: impl Into<String>) -> Self {
-        Self::fields(vec![(field.into(), rule.into())])
+        Self::fields(&[(field.into(), rule.into())])
     }
 
     /// Fields that break rules, at least one.
-    pub fn fields(problems: Vec<(String, String)>) -> Self {
+    pub fn fields(problems: &[(String, String)]) -> Self {
         let words: Vec<_> = problems
             .iter()
             .map(|(field, rule)| if field.is_empty() { rule.clone() } else { format!("{field}: {rule}") })

@@ -186,6 +186,6 @@ impl Rules {
 
     /// The end: refuses the request if a rule is broken.
     pub(super) fn check(self) -> Result<(), Failure> {
-        if self.0.is_empty() { Ok(()) } else { Err(Failure::fields(self.0)) }
+        if self.0.is_empty() { Ok(()) } else { Err(Failure::fields(&self.0)) }
     }
 }

@@ -52,7 +52,7 @@ const DEFAULT_PAGE: u32 = 100;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long registering may take: the component is sent and compiled meanwhile.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// What the API works with.
 pub struct Parts {

@@ -73,13 +73,12 @@ struct Loaded {
 impl Loaded {
     fn place(&mut self, digest: Digest) -> Arc<OnceCell<Kind>> {
         self.uses += 1;
-        let uses = self.uses;
         if !self.kinds.contains_key(&digest) && self.kinds.len() >= MAX_LOADED {
             let oldest = self.kinds.iter().min_by_key(|(_, (_, used))| *used).map(|(digest, _)| *digest);
             oldest.and_then(|digest| self.kinds.remove(&digest));
         }
-        let (cell, used) = self.kinds.entry(digest).or_default();
-        *used = uses;
+        let (cell, last_use) = self.kinds.entry(digest).or_default();
+        *last_use = self.uses;
         Arc::clone(cell)
     }
 }

@@ -18,7 +18,7 @@ use crate::store::events::{self, Cursor};
 use crate::testing::{at, command};
 
 /// Longer than anything here takes: a test that waits for ever says so.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq)]
