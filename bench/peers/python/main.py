@@ -1,6 +1,6 @@
 """Measures one figure of procrastinate and prints one line of JSON.
 
-    python main.py FIGURE URL CLIENTS SECONDS COUNT
+    python main.py procrastinate FIGURE URL CLIENTS SECONDS COUNT
 
 It is driven through its documented interface, and nothing is left of an earlier run: its database is emptied first.
 """
@@ -20,7 +20,7 @@ BULK = 1000
 PATIENCE_S = 60
 PAYLOAD = {"n": 1.5, "text": "a payload of the usual size"}
 
-figure, url, clients, seconds, count = sys.argv[1:]
+_, figure, url, clients, seconds, count = sys.argv[1:]
 clients, seconds, count = int(clients), float(seconds), int(count)
 
 app = procrastinate.App(
