@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Extent};
 
 /// The benchmarks of better-compute
 #[derive(Debug, Parser)]
@@ -32,6 +32,15 @@ struct Arguments {
     /// Only the groups whose names start with this, as C1; the figures are not kept
     #[arg(long, value_name = "GROUP")]
     filter: Option<String>,
+    /// Measure A6 with all of its 10 million commands instead of a tenth; loading them takes minutes
+    #[arg(long)]
+    full: bool,
+    /// Leave other queues out of group A: nothing is installed
+    #[arg(long)]
+    no_peers: bool,
+    /// Where the programs of other queues lie
+    #[arg(long, value_name = "DIR", default_value = "bench/peers")]
+    peers: PathBuf,
     /// Where the built kinds lie
     #[arg(long, value_name = "DIR", default_value = "plugins/dist")]
     kinds: PathBuf,
@@ -59,14 +68,23 @@ fn main() -> anyhow::Result<()> {
     if let Some(Part::Fresh(fresh)) = &arguments.part {
         return say(&fresh.measure()?);
     }
-    let bench = Bench::new(arguments.kinds, arguments.quick)?;
+    let bench = Bench::new(Extent {
+        kinds: arguments.kinds,
+        peers: (!arguments.no_peers).then_some(arguments.peers),
+        quick: arguments.quick,
+        full: arguments.full,
+    })?;
     let mut figures = Vec::new();
     for (name, group) in group::ALL {
         if arguments.filter.as_ref().is_none_or(|filter| name.starts_with(filter.as_str())) {
             figures.extend(group(&bench).with_context(|| format!("group {name} was not measured"))?);
         }
     }
-    let table = figure::table(&figures);
+    let mut table = figure::table(&figures);
+    let peers = bench.peers_in_words();
+    if !peers.is_empty() {
+        table += &format!("\n\nOther queues, all in the same run:\n\n{peers}");
+    }
     say(&table)?;
     if !arguments.quick && arguments.filter.is_none() {
         keep(&arguments.results, &table)?;

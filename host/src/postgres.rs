@@ -214,8 +214,9 @@ impl PrivatePostgres {
         command
     }
 
+    /// One of Postgres' own programs, as the server's user.
     #[expect(clippy::disallowed_methods, reason = "starting Postgres is what this module is for")]
-    fn program(&self, name: &str) -> Command {
+    pub fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.binaries.join(name));
         // Its messages are looked at, so they are in no other language; and it has to be able to enter its working directory.
         command.env("LC_ALL", "C").current_dir(&self.folder);

@@ -1,7 +1,9 @@
 //! The groups of figures, one module each.
 
 mod call;
+pub(crate) mod fleet;
 mod load;
+pub(crate) mod queue;
 mod run;
 
 use crate::bench::Bench;
@@ -11,7 +13,16 @@ use crate::figure::Figure;
 type Group = fn(&Bench) -> anyhow::Result<Vec<Figure>>;
 
 /// All groups, in the order of the table.
-pub(crate) const ALL: [(&str, Group); 4] = [
+pub(crate) const ALL: [(&str, Group); 13] = [
+    ("A1", queue::enqueue),
+    ("A1b", queue::one_node),
+    ("A2", queue::bulk),
+    ("A3", queue::drain),
+    ("A4", queue::cycle),
+    ("A5", queue::handed_over),
+    ("A6", queue::sizes),
+    ("A7", queue::claims),
+    ("A8", queue::per_command),
     ("C1", run::against_raw_wasmtime),
     ("C2", run::against_fork_and_exec),
     ("C3", call::figures),

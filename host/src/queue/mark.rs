@@ -51,7 +51,8 @@ pub async fn mark(db: &mut PgConnection, marks: &[Mark]) -> Result<u64, Error> {
          from relaxed,
               unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[]) as a (node_id, epoch, id, state)
          join nodes n on n.id = a.node_id and n.session_epoch = a.epoch
-         join commands c on c.id = a.id and c.node_id = a.node_id
+         -- By its id alone: with a plain `=` the planner may walk through all commands that the node ever had.
+         join commands c on c.id = a.id and c.node_id is not distinct from a.node_id
          where relaxed.mode = 'off'
            and f.node_id = c.node_id and f.seq = c.seq and f.state < a.state::in_flight_state",
         &nodes,
@@ -99,7 +100,7 @@ pub async fn requeue(
         r#"select f.node_id, f.seq, f.attempt, f.cancel_requested_at is not null as "is_cancelled!", c.id
            from unnest($1::uuid[], $2::bigint[], $3::uuid[]) as a (node_id, epoch, id)
            join nodes n on n.id = a.node_id and n.session_epoch = a.epoch
-           join commands c on c.id = a.id and c.node_id = a.node_id
+           join commands c on c.id = a.id and c.node_id is not distinct from a.node_id
            join in_flight f on f.node_id = c.node_id and f.seq = c.seq and f.state = 'dispatched'"#,
         &nodes,
         &epochs,

@@ -154,7 +154,8 @@ pub(super) async fn write(
             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bool[], $5::bool[], $6::text[], $7::text[],
                         $8::bytea[], $9::timestamptz[])
                 as a (node_id, id, epoch, from_ready, from_in_flight, state, reason, result, reported_at)
-            join commands c on c.id = a.id and c.node_id = a.node_id
+            -- By its id alone: with a plain `=` the planner may walk through all commands that the node ever had.
+            join commands c on c.id = a.id and c.node_id is not distinct from a.node_id
             join nodes n on n.id = a.node_id and (a.epoch is null or a.epoch = n.session_epoch)
         ), landed as (
             delete from in_flight f using asked a
@@ -162,7 +163,8 @@ pub(super) async fn write(
             returning a.*, f.dispatched_at, f.cancel_requested_at
         ), unsent as (
             delete from ready r using asked a
-            where a.from_ready and r.node_id = a.node_id and r.lane = a.lane and r.seq = a.seq
+            where a.from_ready and a.id not in (select id from landed)
+              and r.node_id = a.node_id and r.lane = a.lane and r.seq = a.seq
             returning a.*, null::timestamptz, null::timestamptz
         ), gone as materialized (
             -- Whole rows travel along, since a join of two of these would be a nested loop: quadratic in the batch.
@@ -204,7 +206,7 @@ async fn over(db: &mut PgConnection, settlements: &[Settlement]) -> Result<Vec<U
     let rows = sqlx::query_scalar!(
         "select c.id from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as a (node_id, id, epoch)
          join nodes n on n.id = a.node_id and n.session_epoch = a.epoch
-         join commands c on c.id = a.id and c.node_id = a.node_id
+         join commands c on c.id = a.id and c.node_id is not distinct from a.node_id
          where exists (select from settled s where s.node_id = c.node_id and s.seq = c.seq)",
         &nodes,
         &commands,

@@ -4,11 +4,13 @@ use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use bc_proto::rules::state::Event;
 
-use crate::queue::mark::Busy;
+use sqlx::PgConnection;
+
+use crate::queue::mark::{Busy, Mark};
 use crate::queue::settle::Report;
-use crate::queue::{requeue, settle};
+use crate::queue::{enqueue_many, mark, requeue, settle};
 use crate::store::commands;
-use crate::testing::{Fleet, at, greeting};
+use crate::testing::{Fleet, at, command, greeting};
 
 pub(super) fn report(node: &NodeId, epoch: u64, command: &CommandId, event: Event) -> Report {
     Report { node: *node, epoch, command: *command, event, reason: "why".into(), result: b"{}".to_vec(), at: at(5) }
@@ -79,4 +81,32 @@ async fn promise_09_reports_of_an_older_session_or_another_node_are_dropped() {
     let reports = [report(&node, new, &queued.id, Event::ReportedSucceeded)];
     let settled = settle(&mut *fleet.db().await, &reports, at(6)).await.expect("a database");
     assert_eq!(settled.now, [queued.id], "the session that replayed it");
+}
+
+/// Rows of `commands` that this transaction has read through an index.
+async fn commands_read(db: &mut PgConnection) -> i64 {
+    let read = "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'commands'";
+    sqlx::query_scalar(read).fetch_one(db).await.expect("a statistic")
+}
+
+#[tokio::test]
+async fn marks_and_reports_read_their_own_commands_however_many_the_node_has() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let kind = fleet.kind(Lane::Control, &[]).await;
+    let many: Vec<_> = (0..2000).map(|_| command(&node, kind)).collect();
+    enqueue_many(&mut *fleet.db().await, &many, at(0)).await.expect("a database");
+    let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
+    let claimed = fleet.claim(&node, epoch, at(1)).await;
+    let ids: Vec<_> = claimed.iter().map(|it| it.deliver.command).collect();
+
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    let mark_of = |id: &CommandId| Mark { node, epoch, command: *id, event: Event::Started };
+    let marked = mark(&mut tx, &ids.iter().map(mark_of).collect::<Vec<_>>()).await.expect("a database");
+    let reports: Vec<_> = ids.iter().map(|id| report(&node, epoch, id, Event::ReportedSucceeded)).collect();
+    let settled = settle(&mut tx, &reports, at(6)).await.expect("a database");
+    assert_eq!((marked, settled.now.len()), (8, 8));
+    // Each is looked up once by either statement. The planner has no statistics, as in the first minute of a database.
+    let read = commands_read(&mut tx).await;
+    assert!(read <= 32, "{read} rows were read");
 }
