@@ -287,8 +287,8 @@ impl Gateway {
         runtime.spawn(async move {
             let listener = TcpListener::bind(at).await.expect("a free port");
             ready.send(listener.local_addr().expect("it is bound")).expect("the test waits");
-            let mut server = Server::builder().tls_config(tls).expect("the certificates fit");
-            let router = server.add_service(rpc::node_gateway_server::NodeGatewayServer::new(served));
+            let mut tonic = Server::builder().tls_config(tls).expect("the certificates fit");
+            let router = tonic.add_service(rpc::node_gateway_server::NodeGatewayServer::new(served));
             router.serve_with_incoming(TcpListenerStream::new(listener)).await.expect("it serves");
         });
         let address = soon(listens).await.expect("it listens");

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use bc_daemon::faults;
-use bc_proto::wire::Report;
+use bc_proto::wire::{Report, Update, v1};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::net::UnixDatagram;
@@ -16,7 +16,7 @@ use crate::gateway::{deliver, soon};
 #[expect(clippy::disallowed_methods, reason = "the program under test is a process")]
 fn bcd(bench: &Bench) -> Command {
     let quoted = |name: &str| format!("{:?}", bench.path(name).display().to_string());
-    let config = format!("state-dir = {}\nplugin-dir = {}\nstop-grace = '5s'\n", quoted("state"), quoted("plugins"),);
+    let config = format!("state-dir = {}\nplugin-dir = {}\nstop-grace = '5s'\n", quoted("state"), quoted("plugins"));
     std::fs::write(bench.path("run.toml"), config).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_bcd"));
     command.env_clear().arg("run").arg("--config").arg(bench.path("run.toml"));
@@ -121,14 +121,11 @@ async fn promise_02_a_crash_at_each_named_point_of_a_run_loses_nothing() {
         let mut link = gateway.link().await.welcome(2 * at + 1, at).await;
         link.deliver(&command).await;
         let result = loop {
-            match link.frame().await {
-                bc_proto::wire::v1::from_node::Frame::Update(update) => {
-                    let update = bc_proto::wire::Update::try_from(update).expect("it is right");
-                    if update.report.is_terminal() {
-                        break update;
-                    }
+            if let v1::from_node::Frame::Update(update) = link.frame().await {
+                let update = Update::try_from(update).expect("it is right");
+                if update.report.is_terminal() {
+                    break update;
                 }
-                _ => {}
             }
         };
         assert_eq!((result.command, result.report), (noop(at).command, Report::Succeeded), "{point}:{times}");
