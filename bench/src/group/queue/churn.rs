@@ -25,8 +25,9 @@ const GOAL: f64 = 1.3;
 
 pub(in super::super) fn claims(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let setting = bench.setting()?;
-    let commands = if bench.is_quick() { 20 * NODES * CREDITS as usize } else { CHURN };
-    let plane = bench.runtime.block_on(Plane::new(&setting.site, "churn", NODES))?;
+    let nodes = if bench.is_quick() { 2 } else { NODES };
+    let commands = if bench.is_quick() { 10 * nodes * CREDITS as usize } else { CHURN };
+    let plane = bench.runtime.block_on(Plane::new(&setting.site, "churn", nodes))?;
     let (mut first, mut last) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds(ROUNDS) {
         let took = bench.runtime.block_on(churn(&plane, commands))?;

@@ -50,8 +50,8 @@ impl Contest {
                 match (round + turn) % sides {
                     0 => of_ours.push(ours()?),
                     1 => of_floor.extend(floor.as_mut().map(|floor| floor()).transpose()?),
-                    side => {
-                        let at = side - 2;
+                    other => {
+                        let at = other - 2;
                         let (Some(peer), Some(figure)) = (peers[at], peer_figure) else { continue };
                         match peer.measure(figure, size) {
                             Ok(answer) => {

@@ -80,10 +80,10 @@ struct Score {
 impl Setting {
     /// Starts the server, and installs the peers if they are to be measured.
     pub(crate) fn new(bench: &Bench) -> anyhow::Result<Self> {
-        let site = Rc::new(Site::start(bench.is_quick())?);
+        let server = Rc::new(Site::start(bench.is_quick())?);
         let size = if bench.is_quick() { Size::QUICK } else { Size::WHOLE };
         let found = match bench.peers() {
-            Some(folder) => bench.runtime.block_on(peer::set_up(&site, folder))?,
+            Some(folder) => bench.runtime.block_on(peer::set_up(&server, folder))?,
             None => Vec::new(),
         };
         let (mut peers, mut notes) = (Vec::new(), Vec::new());
@@ -94,9 +94,9 @@ impl Setting {
             }
         }
         let (plane, raw) = bench.runtime.block_on(async {
-            anyhow::Ok((Plane::new(&site, "plane", size.nodes).await?, Raw::new(site.clone()).await?))
+            anyhow::Ok((Plane::new(&server, "plane", size.nodes).await?, Raw::new(server.clone()).await?))
         })?;
-        Ok(Self { site, plane, raw, size, peers, notes: notes.into(), scores: RefCell::default() })
+        Ok(Self { site: server, plane, raw, size, peers, notes: notes.into(), scores: RefCell::default() })
     }
 
     fn peers(&self) -> Vec<Option<&Peer>> {

@@ -79,15 +79,13 @@ fn set_up_node(folder: &Path) -> Program {
     }
     let own = ["x64", "arm64"].map(|cpu| modules.join(format!("node-linux-{cpu}/bin/node")));
     let own = own.into_iter().find(|node| node.is_file());
-    let node = match own {
-        Some(node) => node.canonicalize()?.display().to_string(),
-        None => {
-            let version = run(program("node").arg("--version"))?;
-            let major =
-                version.trim().trim_start_matches('v').split('.').next().unwrap_or_default().parse().unwrap_or(0);
-            ensure!(major >= NODE, "it needs node {NODE}, and there is {}", version.trim());
-            "node".to_owned()
-        }
+    let node = if let Some(node) = own {
+        node.canonicalize()?.display().to_string()
+    } else {
+        let version = run(program("node").arg("--version"))?;
+        let major = version.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
+        ensure!(major.is_some_and(|major: u32| major >= NODE), "it needs node {NODE}, and there is {}", version.trim());
+        "node".to_owned()
     };
     Ok(vec![node, folder.join("main.js").display().to_string()])
 }

@@ -73,15 +73,15 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    pub(crate) async fn new(site: &Site, name: &str, size: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn new(site: &Site, name: &str, count: usize) -> anyhow::Result<Self> {
         let options = site.database(name).await?;
         let pool = PgPool::connect_with(options.clone()).await?;
         store::migrate(&pool).await?;
         let mut tx = pool.begin().await?;
         let tenant = TenantId::from_uuid(uuid());
         tenants::create(&mut tx, tenant, "bench", now()).await?;
-        let mut fleet = Vec::with_capacity(size);
-        for _ in 0..size {
+        let mut fleet = Vec::with_capacity(count);
+        for _ in 0..count {
             let id = NodeId::from_uuid(uuid());
             let node = NewNode { id, tenant, name: id.to_string(), labels: [].into(), role: Role::Host };
             nodes::create(&mut tx, node, now()).await?;

@@ -153,7 +153,7 @@ impl Rows {
             let (id, payload) = (uuid(), payload().to_string());
             rows.ids.push(id);
             rows.nodes.push(nodes[at % nodes.len()]);
-            rows.seqs.push((at / nodes.len()) as i64);
+            rows.seqs.push(i64::try_from(at / nodes.len()).unwrap_or(i64::MAX));
             rows.keys.push(format!("bench:{id}"));
             rows.hashes.push(Sha256::digest(&payload).to_vec());
             rows.payloads.push(payload);

@@ -51,8 +51,9 @@ pub(in super::super) fn sizes(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         (false, true) => (SMALL, FULL, "10 M settled + 1 M pending"),
     };
     let commands = if bench.is_quick() { 64 } else { 10_000 };
+    let nodes = if bench.is_quick() { 8 } else { NODES };
     let [small, large] = bench.runtime.block_on(async {
-        anyhow::Ok([loaded(setting, "small", small).await?, loaded(setting, "large", large).await?])
+        anyhow::Ok([loaded(setting, "small", nodes, small).await?, loaded(setting, "large", nodes, large).await?])
     })?;
     let mut sides = [(&small, Rounds::default()), (&large, Rounds::default())];
     for round in 0..bench.rounds(ROUNDS) {
@@ -88,9 +89,9 @@ pub(in super::super) fn sizes(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// A fleet with commands, as if they had come one after the other.
-async fn loaded(setting: &Setting, name: &str, load: Load) -> anyhow::Result<Plane> {
-    let plane = Plane::new(&setting.site, name, NODES).await?;
-    let (settled, pending) = (load.settled / NODES, load.pending / NODES);
+async fn loaded(setting: &Setting, name: &str, nodes: usize, load: Load) -> anyhow::Result<Plane> {
+    let plane = Plane::new(&setting.site, name, nodes).await?;
+    let (settled, pending) = (load.settled / nodes, load.pending / nodes);
     let all = settled + pending;
     let mut db = plane.connect().await?;
     // Ids in the order of time, as version 7 has them. The nodes' turns come one after the other.
@@ -98,7 +99,7 @@ async fn loaded(setting: &Setting, name: &str, load: Load) -> anyhow::Result<Pla
         "insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
                                payload_hash, incarnation, not_after, created_at)
          select n.id, seq,
-                (lpad(to_hex(1800000000000 + seq * {NODES} + n.at), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
+                (lpad(to_hex(1800000000000 + seq * {nodes} + n.at), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
                  || '8' || substr(md5(random()::text), 1, 15))::uuid,
                 n.tenant_id, 'load:' || seq || ':' || n.id, k.name, k.digest, k.lane, '{payload}', sha256('{payload}'),
                 1, now() + interval '1 day', now()
