@@ -179,7 +179,9 @@ async fn call(
 async fn events(State(inner): State<Arc<Inner>>) -> Response {
     let open = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
     let body = match inner.stream {
-        Stream::Refused => return (StatusCode::FORBIDDEN, axum::Json(refusal("PERMISSION_DENIED", Value::Null))).into_response(),
+        Stream::Refused => {
+            return (StatusCode::FORBIDDEN, axum::Json(refusal("PERMISSION_DENIED", Value::Null))).into_response();
+        }
         Stream::Silent => Body::from_stream(open),
         Stream::Cut => Body::from_stream(open.take(0)),
     };

@@ -42,11 +42,14 @@ async fn promise_10_every_outcome_has_its_exit_code() {
 async fn a_command_is_sent_as_it_was_asked_for_and_its_key_is_told_before() {
     // The server never answers what it is asked to run, so all that is said was said before.
     let fake = Fake::start(Stream::Silent, |method, _, _| match method {
-        "commands.run" => (400, refusal("INVALID_INPUT", json!({ "problems": [{ "pointer": "/name", "rule": "is no text" }] }))),
+        "commands.run" => {
+            (400, refusal("INVALID_INPUT", json!({ "problems": [{ "pointer": "/name", "rule": "is no text" }] })))
+        }
         _ => ends_in("pending", json!({}))(method, &Value::Null, 0),
     })
     .await;
-    let words = ["run", "site.fans", "--node", "gpu-17", "--payload", r#"{"a": 1}"#, "--set", "b.c=x", "--not-after", "2m"];
+    let words =
+        ["run", "site.fans", "--node", "gpu-17", "--payload", r#"{"a": 1}"#, "--set", "b.c=x", "--not-after", "2m"];
     let said = fake.run(&words).await;
     assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
     let [call] = &fake.calls("commands.run")[..] else { panic!("sent once") };
@@ -99,7 +102,8 @@ async fn ctrl_c_tells_how_to_go_on_and_how_to_cancel_and_cancels_nothing() {
     kill_process(id, Signal::INT).expect("it is there");
     let said = Said::from(child.wait_with_output().await.expect("it ends"));
     assert_eq!((said.code, said.out.as_str()), (Some(130), ""), "{said:?}");
-    for part in [format!("commands watch {COMMAND} --node {NODE}"), format!("commands cancel {COMMAND} --node {NODE}")] {
+    for part in [format!("commands watch {COMMAND} --node {NODE}"), format!("commands cancel {COMMAND} --node {NODE}")]
+    {
         assert!(said.err.contains(&part), "{part}: {}", said.err);
     }
     assert_eq!(fake.calls("commands.cancel"), []);
@@ -145,8 +149,11 @@ async fn any_method_can_be_called_with_the_types_of_its_schema() {
             let fields = json!({ "tenantId": { "type": "string" }, "notAfterSeconds": { "type": "integer" },
                                  "idempotencyKey": { "type": "string" }, "payload": {} });
             let schema = json!({ "required": ["tenantId"], "properties": fields });
-            (200, json!({ "paths": { "/v1/commands.run": { "post": { "requestBody": { "content":
-                { "application/json": { "schema": schema } } } } } } }))
+            (
+                200,
+                json!({ "paths": { "/v1/commands.run": { "post": { "requestBody": { "content":
+                { "application/json": { "schema": schema } } } } } } }),
+            )
         }
         "tokens.whoami" => (200, caller()),
         _ => (200, json!({ "got": body })),
@@ -155,7 +162,8 @@ async fn any_method_can_be_called_with_the_types_of_its_schema() {
     let words = ["api", "commands.run", "idempotencyKey=0412", "notAfterSeconds=60", "payload:={\"a\":[1]}"];
     let said = fake.run(&words).await;
     let answer: Value = serde_json::from_str(&said.out).expect("JSON");
-    let sent = json!({ "tenantId": "tenant_1", "idempotencyKey": "0412", "notAfterSeconds": 60, "payload": { "a": [1] } });
+    let sent =
+        json!({ "tenantId": "tenant_1", "idempotencyKey": "0412", "notAfterSeconds": 60, "payload": { "a": [1] } });
     assert_eq!((said.code, &answer["got"]), (Some(0), &sent), "{said:?}");
     assert_eq!(fake.run(&["api", "commands.start"]).await.code, Some(1));
 }

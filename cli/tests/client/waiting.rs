@@ -12,12 +12,10 @@ use serde_json::{Value, json};
 
 use crate::fake::{COMMAND, Fake, NODE, Stream, command, refusal};
 
-const PACE: Pace =
-    Pace { poll: Duration::from_millis(10), lost_after: Duration::from_millis(50), wait: None };
+const PACE: Pace = Pace { poll: Duration::from_millis(10), lost_after: Duration::from_millis(50), wait: None };
 
 async fn wait(fake: &Fake, pace: Pace, interrupt: impl Future<Output = ()>) -> Followed {
-    let reference =
-        CommandRef { tenant_id: "tenant_1".into(), node_id: NODE.into(), command_id: COMMAND.into() };
+    let reference = CommandRef { tenant_id: "tenant_1".into(), node_id: NODE.into(), command_id: COMMAND.into() };
     follow(fake.client(), &reference, None, pace, &mut Progress::silent(), interrupt).await
 }
 
@@ -92,7 +90,9 @@ async fn whoever_goes_away_cancels_nothing() {
 
 #[tokio::test]
 async fn only_what_can_be_repeated_is_repeated() {
-    for (method, times) in [("commands.run", 3), ("commands.get", 3), ("tokens.create", 1), ("nodes.createJoinToken", 1)] {
+    for (method, times) in
+        [("commands.run", 3), ("commands.get", 3), ("tokens.create", 1), ("nodes.createJoinToken", 1)]
+    {
         let fake = Fake::start(Stream::Silent, |_, _, before| {
             if before < 2 { (503, refusal("UNAVAILABLE", Value::Null)) } else { (200, json!({})) }
         })

@@ -185,8 +185,9 @@ async fn notify(
 
 /// Hears other replicas, and passes on what they said.
 async fn hear_others(bus: Bus, options: PgConnectOptions, replica: String) {
-    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
     loop {
+        // A pool for each try: the dead connection of the last one would take the place of the new one.
+        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
         if let Err(error) = hear(&bus, &pool, &replica).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "other replicas cannot be heard for now");
         }
@@ -196,6 +197,7 @@ async fn hear_others(bus: Bus, options: PgConnectOptions, replica: String) {
 
 async fn hear(bus: &Bus, pool: &PgPool, replica: &str) -> Result<(), sqlx::Error> {
     let mut listener = PgListener::connect_with(pool).await?;
+    listener.eager_reconnect(false);
     listener.listen(CHANNEL).await?;
     // Whatever was said before anybody listened.
     bus.tell_here(Signal::Missed);

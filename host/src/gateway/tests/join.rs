@@ -117,7 +117,7 @@ async fn promise_15_a_machine_that_joins_again_ends_the_session_and_certificate_
     let machine = site.machine(&replica).await;
     let mut link = machine.open(&site.authority, &replica).await.expect("it may enter");
     let wipe = site.fleet.kind(bc_proto::manifest::Lane::Control, &["destructive"]).await;
-    let queued = site.enqueue(machine.node(), wipe).await;
+    let queued = site.hold(machine.node(), wipe).await;
 
     let token = site.token(Some(machine.node()), None).await;
     let reborn = Machine::join(&site.authority, &replica, &token).await.expect("it may join");

@@ -23,7 +23,7 @@ use super::*;
 use crate::bus::Signal;
 use crate::grpc::node_gateway_client::NodeGatewayClient;
 use crate::queue;
-use crate::queue::enqueue::Outcome;
+use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::join_tokens::{self, NewJoinToken};
 use crate::store::kinds::Digest;
 use crate::store::nodes;
@@ -83,7 +83,15 @@ impl Site {
 
     /// Queues a command and tells nobody.
     async fn enqueue(&self, node: NodeId, kind: Digest) -> CommandId {
-        let mut new = command(&node, kind);
+        self.queue(command(&node, kind)).await
+    }
+
+    /// Queues a command that stays pending, whoever looks for work.
+    async fn hold(&self, node: NodeId, kind: Digest) -> CommandId {
+        self.queue(NewCommand { is_held: true, ..command(&node, kind) }).await
+    }
+
+    async fn queue(&self, mut new: NewCommand) -> CommandId {
         new.not_after = self.world().now() + Duration::from_mins(10);
         let id = new.id;
         let outcome = queue::enqueue(&mut *self.fleet.db().await, new, self.world().now()).await.expect("a database");
