@@ -3,10 +3,18 @@
 use std::process::ExitCode;
 
 use bc_daemon::kind_run;
+use better_compute::api::Api;
+use better_compute::commands::{Commands, Run};
+use better_compute::context::ContextCommand;
+use better_compute::dev::Dev;
+use better_compute::events::EventsCommand;
 use better_compute::kind::KindCommand;
-use better_compute::output;
+use better_compute::node::NodeCommand;
+use better_compute::server::Server;
+use better_compute::token::{self, Plain, TokenCommand};
+use better_compute::{block_on, log, output};
 use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+use clap_complete::{CompleteEnv, Shell};
 
 /// A WebAssembly-pluggable command runtime for fleets of GPU and bare-metal machines
 #[derive(Parser)]
@@ -18,10 +26,38 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write, build, inspect, check and run command kinds
+    /// Start everything on this machine to try it: database, control plane, and this machine as a node
+    Dev(Dev),
+    /// Run the control plane
+    Server(Box<Server>),
+    /// Queue a command for a node, and wait for what comes of it
+    Run(Run),
+    /// List, show, watch, cancel and explain commands
+    #[command(subcommand)]
+    Commands(Commands),
+    /// List, show, label, delete and enrol nodes
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Write, build, inspect, check and run command kinds, and register them
     #[command(subcommand)]
     Kind(KindCommand),
+    /// Follow what happens
+    #[command(subcommand)]
+    Events(EventsCommand),
+    /// Make, list and revoke tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Show who you are to the server, and what you may do
+    Whoami(Plain),
+    /// Call any method of the API
+    Api(Api),
+    /// Choose between servers
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// Print completions for a shell
+    ///
+    /// These know commands and flags alone. For the names of nodes and kinds as well, put this into the shell's start file:
+    /// `source <(COMPLETE=bash better-compute)`; zsh likewise; fish: `COMPLETE=fish better-compute | source`.
     Completions {
         /// The shell
         shell: Shell,
@@ -29,13 +65,29 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    bc_daemon::terminal::start_log();
+    // Answers a shell that asks for completions, and ends; else it returns.
+    CompleteEnv::with_factory(Cli::command).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => return kind_run::print_usage(&usage),
     };
+    log::start(match &cli.command {
+        Command::Server(_) => "info",
+        Command::Dev(_) => "warn",
+        _ => "error",
+    });
     let done = match cli.command {
+        Command::Dev(dev) => dev.execute(),
+        Command::Server(server) => server.execute(),
+        Command::Run(run) => block_on(run.execute()),
+        Command::Commands(command) => block_on(command.execute()),
+        Command::Node(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
+        Command::Events(command) => block_on(command.execute()),
+        Command::Token(command) => block_on(command.execute()),
+        Command::Whoami(plain) => block_on(token::whoami(plain)),
+        Command::Api(api) => block_on(api.execute()),
+        Command::Context(command) => command.execute(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "better-compute", &mut script);
@@ -48,4 +100,14 @@ fn main() -> ExitCode {
         output::complain(&message);
         ExitCode::from(code)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
 }

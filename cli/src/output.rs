@@ -26,7 +26,7 @@ pub fn result(result: &Value) -> String {
 
 /// A borderless table that fits the terminal, or `$COLUMNS` where that is set; without either, lines are as long as they are.
 /// Each line is indented by `indent` columns.
-fn table(rows: impl IntoIterator<Item = Vec<String>>, indent: usize) -> Table {
+pub(crate) fn table(rows: impl IntoIterator<Item = Vec<String>>, indent: usize) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(columns) = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()) {

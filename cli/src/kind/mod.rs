@@ -1,10 +1,11 @@
-//! `better-compute kind …`: the module author's tools.
+//! `better-compute kind …`: the module author's tools, and the kinds that a control plane knows.
 
 mod build;
 mod check;
 mod inspect;
 mod new;
 pub mod pack;
+mod registry;
 mod replay;
 mod run;
 
@@ -31,6 +32,16 @@ pub enum KindCommand {
     Run(run::RunCommand),
     /// Run a component again from the recorded answers of an earlier run
     Replay(replay::Replay),
+    /// Register components with the control plane
+    Push(registry::Push),
+    /// List the kinds that the control plane knows
+    List(registry::List),
+    /// Show a kind
+    Get(registry::One),
+    /// Let a component take new commands; the one that did is retired
+    Activate(registry::One),
+    /// Let a kind take no more commands; those that are queued go on
+    Retire(registry::One),
 }
 
 impl KindCommand {
@@ -43,6 +54,11 @@ impl KindCommand {
             Self::Check(check) => check.execute(),
             Self::Run(run) => run.execute(),
             Self::Replay(replay) => replay.execute(),
+            Self::Push(push) => crate::block_on(push.execute()),
+            Self::List(list) => crate::block_on(list.execute()),
+            Self::Get(one) => crate::block_on(one.execute("kinds.get")),
+            Self::Activate(one) => crate::block_on(one.execute("kinds.activate")),
+            Self::Retire(one) => crate::block_on(one.execute("kinds.retire")),
         }
     }
 }

@@ -1,0 +1,185 @@
+//! `better-compute run` and `better-compute commands …`.
+//!
+//! **Invariant:** nothing here cancels a command but `commands cancel`.
+
+mod explain;
+pub mod follow;
+pub mod progress;
+mod run;
+pub mod seen;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bc_host::api::types::{CommandRef, Node, NodeRef};
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
+use serde_json::json;
+
+use crate::client::{Client, Connect};
+use crate::exit::{self, Ending};
+use crate::format::Output;
+use crate::{complete, node, output, shell};
+use follow::Pace;
+pub use run::Run;
+pub(crate) use run::wait;
+use seen::Seen;
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Commands {
+    /// List a node's commands, newest first
+    List(List),
+    /// Show a command as it stands
+    Get(One),
+    /// Wait for a command to end, and print what came of it
+    #[command(after_help = exit::HELP)]
+    Watch(Watch),
+    /// Call a command off: one that waits never runs, one that runs is stopped between two actions
+    Cancel(One),
+    /// Say in words why a command waits, or what happened to it
+    Explain(One),
+}
+
+/// Which commands.
+#[derive(Debug, Args)]
+pub struct List {
+    /// The node, by id or name
+    #[arg(long, short, value_name = "NODE", add = ArgValueCompleter::new(complete::nodes))]
+    node: String,
+    /// Only those in this state
+    #[arg(long, value_parser = STATES)]
+    state: Option<String>,
+    /// At most as many; 0 for all
+    #[arg(long, default_value_t = 100)]
+    limit: u32,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Which command.
+#[derive(Debug, Args)]
+pub struct One {
+    /// The command's id, `cmd_…`
+    command: String,
+    /// Its node, by id or name
+    #[arg(long, short, value_name = "NODE", add = ArgValueCompleter::new(complete::nodes))]
+    node: String,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Which command, and how long.
+#[derive(Debug, Args)]
+pub struct Watch {
+    #[command(flatten)]
+    one: One,
+    /// Wait no longer than this; the command goes on
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    wait_timeout: Option<Duration>,
+}
+
+/// The words for states, in the order of a command's life.
+const STATES: [&str; 9] =
+    ["pending", "dispatched", "acked", "running", "succeeded", "failed", "rejected", "expired", "cancelled"];
+
+impl Commands {
+    /// Does it.
+    pub async fn execute(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List(list) => list.execute().await?,
+            Self::Get(one) => {
+                let (client, reference) = one.reach().await?;
+                one.output.one(&follow::get(&client, &reference).await?, shell::now());
+            }
+            Self::Watch(Watch { one, wait_timeout }) => {
+                let (client, reference) = one.reach().await?;
+                let seen = follow::get(&client, &reference).await?;
+                let pace = Pace { wait: wait_timeout, ..Pace::default() };
+                return Ok(wait(client, seen, pace, one.output).await.into());
+            }
+            Self::Cancel(one) => {
+                let (client, reference) = one.reach().await?;
+                let seen: Seen = client.call("commands.cancel", &reference).await?;
+                output::complain(called_off(&seen));
+                one.output.one(&seen, shell::now());
+            }
+            Self::Explain(one) => one.explain().await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What asking to cancel did.
+fn called_off(seen: &Seen) -> &'static str {
+    match seen.ending() {
+        Ending::Stands(bc_proto::rules::state::State::Cancelled) => "it is cancelled",
+        _ if seen.is_over() => "it was over already; nothing changed",
+        _ => "it was asked to stop; it stops between two actions, and reports what it had done",
+    }
+}
+
+impl List {
+    async fn execute(self) -> anyhow::Result<()> {
+        let client = Client::new(self.connect.target()?, crate::client::Patience::default())?;
+        let mut request = json!({
+            "tenantId": client.tenant().await?,
+            "nodeId": node::resolve(&client, &self.node).await?,
+        });
+        if let Some(state) = self.state {
+            request["state"] = json!(state);
+        }
+        let commands: Vec<Seen> = client.pages("commands.list", request, self.limit).await?;
+        self.output.list(&commands, shell::now());
+        Ok(())
+    }
+}
+
+impl One {
+    async fn reach(&self) -> anyhow::Result<(Arc<Client>, CommandRef)> {
+        let client = Arc::new(Client::new(self.connect.target()?, crate::client::Patience::default())?);
+        let reference = CommandRef {
+            tenant_id: client.tenant().await?,
+            node_id: node::resolve(&client, &self.node).await?,
+            command_id: self.command.clone(),
+        };
+        Ok((client, reference))
+    }
+
+    async fn explain(self) -> anyhow::Result<()> {
+        let (client, reference) = self.reach().await?;
+        let seen = follow::get(&client, &reference).await?;
+        let CommandRef { tenant_id, node_id, .. } = reference;
+        let mut around = explain::Around::default();
+        if !seen.is_over() {
+            let request = NodeRef { tenant_id: tenant_id.clone(), node_id: node_id.clone() };
+            around.node = Some(client.call::<Node>("nodes.get", &request).await?);
+            for state in ["dispatched", "acked", "running"] {
+                let request = json!({ "tenantId": tenant_id, "nodeId": node_id, "state": state });
+                around.in_flight.extend(client.pages::<Seen>("commands.list", request, 200).await?);
+            }
+        }
+        let now = shell::now();
+        let reasons = explain::explain(&seen, &around, now);
+        if self.output.format() == crate::format::Format::Table {
+            output::say(&format!("{}\n  {}", seen.line(), reasons.join("\n  ")));
+        } else {
+            output::say(&json!({ "command": seen, "reasons": reasons }).to_string());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_state_can_be_asked_for() {
+        let states = bc_proto::rules::state::State::ALL.map(|state| state.to_string());
+        assert_eq!(states, super::STATES);
+    }
+}

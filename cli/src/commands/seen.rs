@@ -1,0 +1,195 @@
+//! A command as this program shows it.
+//!
+//! **Invariant:** what a command's reason means is said in words, for every code that a node or the queue gives.
+
+use bc_host::api::types::Command;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use crate::exit::{self, Ending};
+use crate::format::{Shown, distance, moment};
+use crate::output;
+
+/// The API's document, with what approval adds to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// The command.
+    #[serde(flatten)]
+    pub command: Command,
+    /// Whether it is held until its batch is approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaiting_approval: bool,
+    /// The batch that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_id: Option<String>,
+}
+
+impl Seen {
+    /// Whether nothing follows; a state that is not known counts as such, since nobody can say what it waits for.
+    pub fn is_over(&self) -> bool {
+        exit::state(&self.command.state).is_none_or(bc_proto::rules::state::State::is_terminal)
+    }
+
+    /// What a wait that ends now knows.
+    pub fn ending(&self) -> Ending {
+        match exit::state(&self.command.state) {
+            Some(state) if !state.is_terminal() && self.awaiting_approval => Ending::AwaitsApproval,
+            Some(state) => Ending::Stands(state),
+            None => Ending::Unknown,
+        }
+    }
+
+    /// One line: id, kind, state, and why.
+    pub fn line(&self) -> String {
+        let Command { id, kind, state, reason, .. } = &self.command;
+        let state = if self.awaiting_approval { "pending, awaits approval" } else { state.as_str() };
+        let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        format!("{id} {kind}: {state}{why}")
+    }
+
+    /// What came of it, for people: a success's result as a report, anything else in words with what is known.
+    pub fn outcome(&self) -> String {
+        let Command { state, reason, result, .. } = &self.command;
+        if state == "succeeded" {
+            return result.as_ref().map_or_else(|| "succeeded; it gave no result".to_owned(), output::result);
+        }
+        let mut text = self.line();
+        if let Some(meaning) = meaning(reason) {
+            text += &format!("\n  {meaning}");
+        }
+        if let Some(result) = result {
+            if let Some(message) = result["message"].as_str() {
+                let code = result["code"].as_str().map(|code| format!("{code}: ")).unwrap_or_default();
+                text += &format!("\n  {code}{message}");
+            }
+            let problems = result["problems"].as_array().into_iter().flatten();
+            for problem in problems {
+                let pointer = problem["pointer"].as_str().unwrap_or_default();
+                text += &format!("\n  {pointer}: {}", problem["message"].as_str().unwrap_or_default());
+            }
+            let effects = result["effects"].as_array().map_or(0, Vec::len);
+            if effects > 0 {
+                text += &format!("\n  it had {effects} effect(s) on the node; `-o json` lists them");
+            }
+        }
+        text
+    }
+}
+
+impl Shown for Seen {
+    const HEADER: &'static [&'static str] = &["ID", "KIND", "STATE", "REASON", "AGE"];
+
+    fn cells(&self, now: OffsetDateTime) -> Vec<String> {
+        let Command { id, kind, state, reason, created_at, .. } = &self.command;
+        [id, kind, state, reason].map(Clone::clone).into_iter().chain([distance(*created_at, now)]).collect()
+    }
+
+    fn name(&self) -> String {
+        self.command.id.clone()
+    }
+
+    fn facts(&self, now: OffsetDateTime) -> Vec<(&'static str, String)> {
+        let command = &self.command;
+        let yes = |it: bool, word: &str| if it { word.to_owned() } else { String::new() };
+        let retry = if command.retry_safe { "retry-safe" } else { "not retry-safe" };
+        let traits = [retry, if command.destructive { "destructive" } else { "" }];
+        let traits: Vec<_> = traits.into_iter().filter(|word| !word.is_empty()).collect();
+        vec![
+            ("id", command.id.clone()),
+            ("kind", format!("{} sha256:{}", command.kind, command.kind_digest)),
+            ("node", command.node_id.clone()),
+            ("seq", command.seq.to_string()),
+            ("lane", command.lane.clone()),
+            ("state", command.state.clone()),
+            ("reason", command.reason.clone()),
+            ("meaning", meaning(&command.reason).unwrap_or_default().to_owned()),
+            ("approval", yes(self.awaiting_approval, "awaited")),
+            ("batch", self.batch_id.clone().unwrap_or_default()),
+            ("traits", traits.join(", ")),
+            ("key", command.idempotency_key.clone()),
+            ("payload", command.payload.to_string()),
+            ("queued", moment(Some(command.created_at), now)),
+            ("not before", moment(command.not_before, now)),
+            ("not after", moment(Some(command.not_after), now)),
+            ("sent", moment(command.dispatched_at, now)),
+            ("cancel asked", moment(command.cancel_requested_at, now)),
+            ("settled", moment(command.settled_at, now)),
+            ("result", command.result.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ]
+    }
+}
+
+/// What a reason means; `None` for one that is empty or not known here.
+pub fn meaning(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        // The node's refusals, in the order of its checks.
+        "UNSUPPORTED" => {
+            "the node does not take this: the kind is not known there or not for its role, or the command was meant for \
+             another node or an earlier life of it"
+        }
+        "KIND_UNAVAILABLE" => {
+            "the node has other versions of the kind than the one the payload was checked with, and could not get that one"
+        }
+        "STALE_GENERATION" => "the node had not applied the spec that the command presupposes before its deadline",
+        "EXPIRED" => "the deadline had passed when the command reached the node; it did not run",
+        "BAD_SIGNATURE" => {
+            "the node takes only commands signed by its command-signing root, and this one's signature is not"
+        }
+        "BATCH_UNAPPROVED" => "the node runs destructive kinds only in a batch that was approved, and this one was not",
+        "UNBATCHED_LIMIT" => "the node has run as many destructive commands outside of batches as one hour allows",
+        "NO_SPACE" => {
+            "the node's journal cannot promise room for the result; free space below the node's state directory"
+        }
+        "BUSY" => "all workers of the lane were taken; it is sent again later",
+        // How commands end without the node's word.
+        "not_after" => "the node did not take it before its deadline; it never ran",
+        "timeout" => {
+            "the node took it and reported no end within deadline and timeout; whether it ran is not known: look at the node"
+        }
+        "node-deleted" => "the node was deleted; it never ran",
+        "node-replaced" => "the machine was enrolled again, and this command was not to reach its new life",
+        "journal-lost" => {
+            "the node lost its journal while it had the command; whether it ran is not known, and repeating it could do harm"
+        }
+        "interrupted" => "the node's daemon ended before or while it ran, and the kind is not safe to repeat",
+        "lease-lost" => "the runner that had it went silent; whether it ran to its end is not known",
+        // How runs end on the node.
+        "guest-failure" => "the kind says why it did not reach its goal",
+        "invalid-payload" => "the kind does not take this payload; nothing ran",
+        "denied" => "the kind asked for what the node's policy does not grant",
+        "deadline" => "the run took longer than its timeout and was stopped",
+        "cpu" => "the run used up its CPU time and was stopped",
+        "memory" => "the run wanted more memory than its limit and was stopped",
+        "trap" => "the kind crashed; this is a defect of the kind",
+        "diverged" => "a replay did something else than the recorded run",
+        "host-failure" => "the node could not do its part; the kind is not to blame",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bc_proto::rules::accept::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_a_meaning() {
+        let refusals = [
+            Refusal::Unsupported,
+            Refusal::KindUnavailable,
+            Refusal::StaleGeneration,
+            Refusal::Expired,
+            Refusal::BadSignature,
+            Refusal::BatchUnapproved,
+            Refusal::UnbatchedLimit,
+            Refusal::NoSpace,
+            Refusal::Busy,
+        ];
+        for refusal in refusals {
+            assert!(meaning(refusal.code()).is_some(), "{refusal}");
+        }
+        assert_eq!((meaning(""), meaning("from-the-future")), (None, None));
+    }
+}

@@ -1,0 +1,152 @@
+//! `better-compute server`: a replica of the control plane.
+//!
+//! **Invariant:** nothing listens to the network in plain text unless its operator says that something in front of it speaks
+//! TLS: tokens travel on that way.
+
+pub mod authority;
+pub mod bootstrap;
+pub(crate) mod config;
+pub mod stop;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use bc_host::postgres::PrivatePostgres;
+use bc_host::server::Listeners;
+use bc_host::store;
+use clap::{Args, Subcommand};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::net::TcpListener;
+
+use crate::{contexts, output, shell};
+use config::Decided;
+pub use config::Settings;
+
+/// Connections to the database that one replica holds at most.
+const CONNECTIONS: u32 = 32;
+
+/// The arguments.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Server {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make the first token of a tenant, with all grants; prints it once. The server need not run
+    InitAdmin(InitAdmin),
+}
+
+#[derive(Debug, Args)]
+struct InitAdmin {
+    /// The tenant's name; it is made if there is none
+    #[arg(long, value_name = "NAME")]
+    tenant: String,
+    /// Write the token to this file, for its owner alone, in place of printing it
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+impl Server {
+    /// Does it.
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        match self.action {
+            None => {
+                let decided = self.settings.decide()?;
+                let database = Database::start(&decided.database)?;
+                crate::block_on(serve(decided, &database))?;
+                database.stop()?;
+            }
+            Some(Action::InitAdmin(init)) => {
+                let database = Database::start(&init.settings.database()?)?;
+                let token = crate::block_on(async {
+                    let pool = database.connect().await?;
+                    let (tenant, token) = bootstrap::admin(&pool, &init.tenant, shell::random(), shell::now()).await?;
+                    output::complain(&format!("tenant {} is {tenant}", init.tenant));
+                    pool.close().await;
+                    anyhow::Ok(token)
+                })?;
+                database.stop()?;
+                if let Some(file) = &init.to {
+                    contexts::write_private(file, token.as_bytes())
+                        .with_context(|| format!("{} cannot be written", file.display()))?;
+                } else {
+                    output::say(&token);
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The database that is used, and the server of it if it is this process's own.
+#[derive(Debug)]
+pub struct Database {
+    options: PgConnectOptions,
+    private: Option<PrivatePostgres>,
+}
+
+impl Database {
+    /// Starts a private server, unless a URL names another.
+    fn start(database: &config::Database) -> anyhow::Result<Self> {
+        match database {
+            config::Database::Url(url) => {
+                // The URL may hold a password, so it is not repeated.
+                let options =
+                    url.parse().ok().context("the database's URL cannot be read; write postgres://user@host/name")?;
+                Ok(Self { options, private: None })
+            }
+            config::Database::Private(folder) => Self::private(folder),
+        }
+    }
+
+    /// Starts a private server in a folder.
+    pub fn private(folder: &std::path::Path) -> anyhow::Result<Self> {
+        let private = PrivatePostgres::start(folder)?;
+        Ok(Self { options: private.connect_options("postgres"), private: Some(private) })
+    }
+
+    /// Connects, and brings the schema up to date.
+    pub async fn connect(&self) -> anyhow::Result<PgPool> {
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(self.options.clone()).await;
+        let pool = pool.context("the database cannot be reached")?;
+        store::migrate(&pool).await.context("the database's schema cannot be brought up to date")?;
+        Ok(pool)
+    }
+
+    /// Stops a private server.
+    pub fn stop(self) -> anyhow::Result<()> {
+        Ok(self.private.map_or(Ok(()), PrivatePostgres::stop)?)
+    }
+}
+
+async fn serve(decided: Decided, database: &Database) -> anyhow::Result<()> {
+    let stop = stop::on_signals()?;
+    let authority = authority::open(&decided.state_dir, shell::random(), shell::now())?;
+    let pool = database.connect().await?;
+    let listeners = Listeners {
+        api: bind(decided.api_listen, "the API").await?,
+        gateway: bind(decided.gateway_listen, "the gateway").await?,
+    };
+    tracing::info!(
+        api = %listeners.api.local_addr()?, gateway = %listeners.gateway.local_addr()?, replica = decided.config.replica,
+        "the control plane serves"
+    );
+    bc_host::server::run(decided.config, pool.clone(), Arc::new(authority), listeners, stop).await?;
+    pool.close().await;
+    tracing::info!("the control plane has stopped");
+    Ok(())
+}
+
+async fn bind(address: std::net::SocketAddr, what: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{what} cannot listen on {address}"))
+}
