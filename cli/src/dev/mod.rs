@@ -122,7 +122,7 @@ impl Dev {
         asked: &CancellationToken,
     ) -> anyhow::Result<u8> {
         let client = Arc::new(admin(layout, pool, url).await?);
-        let kinds = layout.kinds(self.kinds.as_deref())?;
+        let kinds = Layout::kinds(self.kinds.as_deref())?;
         first::register(&client, &kinds).await?;
         let gpus = layout.prepare_node(gateway_url, &kinds, self.simulated_nvml.as_deref()).await?;
         let node = first::join(&client, layout, gateway_url).await?;

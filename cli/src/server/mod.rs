@@ -61,13 +61,12 @@ impl Server {
         match self.action {
             None => {
                 let decided = self.settings.decide()?;
-                let database = Database::start(&decided)?;
+                let database = Database::start(&decided.database)?;
                 crate::block_on(serve(decided, &database))?;
                 database.stop()?;
             }
             Some(Action::InitAdmin(init)) => {
-                let decided = init.settings.decide()?;
-                let database = Database::start(&decided)?;
+                let database = Database::start(&init.settings.database()?)?;
                 let token = crate::block_on(async {
                     let pool = database.connect().await?;
                     let (tenant, token) =
@@ -98,8 +97,8 @@ pub struct Database {
 
 impl Database {
     /// Starts a private server, unless a URL names another.
-    fn start(decided: &Decided) -> anyhow::Result<Self> {
-        match &decided.database {
+    fn start(database: &config::Database) -> anyhow::Result<Self> {
+        match database {
             config::Database::Url(url) => {
                 // The URL may hold a password, so it is not repeated.
                 let options =
