@@ -14,7 +14,6 @@ const POINTS: [&str; 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs server, API and bcd run, which are built on other branches"]
 async fn promise_02_over_all_crash_points_of_the_daemon_a_command_runs_at_most_once() {
     let mut cluster = Cluster::start(1, 1).await;
     for (case, point) in POINTS.iter().enumerate() {
@@ -35,7 +34,6 @@ async fn promise_02_over_all_crash_points_of_the_daemon_a_command_runs_at_most_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs server, API and bcd run, which are built on other branches"]
 async fn promise_03_the_result_of_a_run_that_ends_while_nobody_listens_lands() {
     let mut cluster = Cluster::start(1, 1).await;
     let node = cluster.nodes[0].id.clone();
@@ -49,7 +47,6 @@ async fn promise_03_the_result_of_a_run_that_ends_while_nobody_listens_lands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs server, API and bcd run, which are built on other branches"]
 async fn promise_11_a_killed_replica_is_replaced_by_another() {
     let mut cluster = Cluster::start(2, 2).await;
     // Whichever replica has a node's session, one of the two is it.
@@ -70,7 +67,6 @@ async fn promise_11_a_killed_replica_is_replaced_by_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs server, API and bcd run, which are built on other branches"]
 async fn promise_02_a_killed_database_forgets_nothing_that_a_node_has() {
     let mut cluster = Cluster::start(1, 1).await;
     let node = cluster.nodes[0].id.clone();
@@ -86,7 +82,6 @@ async fn promise_02_a_killed_database_forgets_nothing_that_a_node_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs server, API and bcd run, which are built on other branches"]
 async fn promise_15_a_node_that_is_enrolled_again_runs_nothing_destructive_of_before() {
     let mut cluster = Cluster::start(1, 1).await;
     let node = cluster.nodes[0].id.clone();

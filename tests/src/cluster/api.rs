@@ -25,6 +25,8 @@ pub struct Api {
 
 impl Api {
     pub(super) async fn new(urls: Vec<String>, token: String) -> Self {
+        // Every binary of the tree brings the same provider; one that is installed already stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().build().expect("a client");
         let mut api = Self { client, urls, next: AtomicUsize::new(0), token, tenant: String::new() };
         api.tenant = api.call::<Caller>("tokens.whoami", json!({})).await.tenant_id;
