@@ -83,8 +83,11 @@ pub async fn run(
     let _guard = ended.clone().drop_guard();
     let bus = Bus::connect(&pool, &config.replica, ended.clone());
     loops::start(&pool, &bus, &world, &ended);
-    let settings =
-        gateway::Settings { replica: config.replica.clone(), hosts: hosts(&config), heartbeat: gateway::HEARTBEAT };
+    let settings = gateway::Settings {
+        replica: config.replica.clone(),
+        hosts: hosts(&config.gateway_url, &config.gateway_hosts),
+        heartbeat: gateway::HEARTBEAT,
+    };
     let gateway = Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world, ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
@@ -136,9 +139,9 @@ fn serve_api(
 }
 
 /// All hosts that the gateway's certificate names, each once.
-fn hosts(config: &Config) -> Vec<String> {
-    let mut hosts: Vec<_> = host_of(&config.gateway_url).into_iter().collect();
-    for host in &config.gateway_hosts {
+fn hosts(url: &str, others: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = host_of(url).into_iter().collect();
+    for host in others {
         if !hosts.contains(host) {
             hosts.push(host.clone());
         }
@@ -160,6 +163,12 @@ fn host_of(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_host_of_the_gateway_is_named_once() {
+        let others = ["10.0.0.1", "gw.example"].map(String::from);
+        assert_eq!(hosts("https://gw.example:7443", &others), ["gw.example", "10.0.0.1"]);
+    }
 
     #[test]
     fn the_host_of_an_address_is_what_stands_before_its_port() {
