@@ -57,7 +57,7 @@ async fn nodes_join_are_labelled_listed_and_deleted() {
     operator.refused(&["node", "get", "rack-7"], "no node is called").await;
     operator.say(&["node", "delete", "node-0"]).await;
     cluster.nodes[0].start();
-    cluster.nodes[0].process().has_said("does not accept").await;
+    cluster.nodes[0].process().has_said("certificate is not accepted").await;
 }
 
 #[test]
