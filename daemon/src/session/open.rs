@@ -21,8 +21,9 @@ use super::{Context, MESSAGE_BYTES};
 use crate::gateway::chain;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
 
-/// How long a gateway may take from the connection to Welcome.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a gateway may take from the connection to Welcome. Its server time was read before it was sent, so this is also the
+/// most that the node lags behind.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pace of heartbeats, whatever a Welcome says.
 const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(5);
 /// How long a session that is ended here waits for what was said to be taken.
