@@ -149,6 +149,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
             generation: 0,
             kinds: kinds.loaded(),
             uptime_ms: uptime_ms(&uptime),
+            // The session knows.
+            last_epoch: 0,
         }
     };
     let context = Context {

@@ -20,7 +20,7 @@ use time::{Duration, OffsetDateTime};
 use crate::postgres::PrivatePostgres;
 use crate::queue::claim::{Delivery, Room};
 use crate::queue::enqueue::{NewCommand, Outcome, Queued};
-use crate::queue::hello::{Greeting, Session};
+use crate::queue::hello::{Greeted, Greeting, Session};
 use crate::store::kinds::Digest;
 use crate::store::{MIGRATIONS, commands, events, kinds, nodes, tenants};
 use crate::{queue, store};
@@ -177,12 +177,19 @@ impl Fleet {
         }
     }
 
+    /// Says hello, and says it again with the epoch that the first answer names, as a daemon does.
     pub(crate) async fn hello(&self, greeting: &Greeting, now: OffsetDateTime) -> Session {
-        let mut tx = self.pool.begin().await.expect("a transaction");
-        let session =
-            queue::hello(&mut tx, "here", greeting, now).await.expect("a database").expect("a node that may enter");
-        tx.commit().await.expect("a commit");
-        session
+        let mut greeting = greeting.clone();
+        loop {
+            let mut tx = self.pool.begin().await.expect("a transaction");
+            let greeted = queue::hello(&mut tx, "here", &greeting, now).await.expect("a database");
+            tx.commit().await.expect("a commit");
+            match greeted {
+                Greeted::Open(session) => return session,
+                Greeted::Overtaken(epoch) if epoch != greeting.last_epoch => greeting.last_epoch = epoch,
+                other => panic!("a node that may enter: {other:?}"),
+            }
+        }
     }
 
     /// Claims in the control lane.
@@ -243,5 +250,6 @@ pub(crate) fn greeting(node: &NodeId) -> Greeting {
         bcd_version: "1.0.0".into(),
         host_abi: "1.0.0".into(),
         kinds: Vec::new(),
+        last_epoch: 0,
     }
 }

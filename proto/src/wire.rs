@@ -11,6 +11,9 @@ pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/better_compute.node.v1.rs"));
 }
 
+/// The metadata of a refused Hello that holds the epoch of the node's newest session, as a decimal number.
+pub const SESSION_EPOCH: &str = "session-epoch";
+
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
 
 /// The name in every gateway's certificate. A node verifies it whatever the address is that it connects to.

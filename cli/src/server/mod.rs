@@ -14,7 +14,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use bc_host::postgres::PrivatePostgres;
 use bc_host::server::Listeners;
-use bc_host::{store, tls::TlsAcceptor};
+use bc_host::store;
+use bc_host::tls::TlsAcceptor;
+use bc_host::world::World;
 use clap::{Args, Subcommand};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -69,8 +71,7 @@ impl Server {
                 let database = Database::start(&init.settings.database()?)?;
                 let token = crate::block_on(async {
                     let pool = database.connect().await?;
-                    let (tenant, token) =
-                        bc_host::api::bootstrap::admin(&pool, &init.tenant, shell::random(), shell::now()).await?;
+                    let (tenant, token) = bc_host::api::bootstrap::admin(&pool, &init.tenant, &World::real()).await?;
                     output::complain(&format!("tenant {} is {tenant}", init.tenant));
                     pool.close().await;
                     anyhow::Ok(token)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bc_proto::rules::daemon::Input;
-use bc_proto::wire::{Deliver, v1};
+use bc_proto::wire::{Deliver, Hello, SESSION_EPOCH, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,8 +21,9 @@ use super::{Context, MESSAGE_BYTES};
 use crate::gateway::chain;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
 
-/// How long a gateway may take from the connection to Welcome.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a gateway may take from the connection to Welcome. Its server time was read before it was sent, so this is also the
+/// most that the node lags behind.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pace of heartbeats, whatever a Welcome says.
 const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(5);
 /// How long a session that is ended here waits for what was said to be taken.
@@ -56,6 +57,15 @@ impl From<Status> for End {
     }
 }
 
+/// What a Hello is answered with: where to send frames, where they come from, and the first of them.
+type Answered = (mpsc::Sender<v1::FromNode>, Streaming<v1::ToNode>, Option<v1::ToNode>);
+
+/// The epoch of a session that the node had and the Hello did not know of.
+fn overtaken(status: &Status) -> Option<u64> {
+    let epoch = status.metadata().get(SESSION_EPOCH).filter(|_| status.code() == Code::FailedPrecondition)?;
+    epoch.to_str().ok()?.parse().ok()
+}
+
 /// A session that was welcomed.
 pub(super) struct Open {
     channel: Channel,
@@ -84,15 +94,15 @@ impl Open {
 
     async fn greet(endpoint: &Endpoint, context: &Context, newest: u64) -> Result<Self, End> {
         let channel = endpoint.connect().await.map_err(|error| End::Failed(chain(&error)))?;
-        let (frames, outgoing) = mpsc::channel(FRAMES);
-        let hello = v1::from_node::Frame::Hello((context.hello)().into());
-        let hello = frames.try_send(v1::FromNode { epoch: 0, frame: Some(hello) });
-        hello.expect("the channel is new and its receiver is here");
-        let mut client = NodeGatewayClient::new(channel.clone())
-            .max_decoding_message_size(MESSAGE_BYTES)
-            .max_encoding_message_size(MESSAGE_BYTES);
-        let mut incoming = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
-        let first = incoming.message().await?.ok_or(End::Closed)?;
+        let (frames, incoming, first) = match Self::say_hello(&channel, context, newest).await {
+            // After a restart the daemon knows of no session, and after a lost Welcome not of the last one.
+            Err(status) => match overtaken(&status) {
+                Some(epoch) => Self::say_hello(&channel, context, epoch).await?,
+                None => return Err(status.into()),
+            },
+            Ok(answered) => answered,
+        };
+        let first = first.ok_or(End::Closed)?;
         let Some(v1::to_node::Frame::Welcome(welcome)) = first.frame else {
             return Err(End::Failed("the gateway's first frame is no Welcome".into()));
         };
@@ -109,6 +119,20 @@ impl Open {
             heartbeat: Duration::from_millis(welcome.heartbeat_ms.into()).clamp(*HEARTBEAT.start(), *HEARTBEAT.end()),
             settled_below_seq: welcome.settled_below_seq,
         })
+    }
+
+    async fn say_hello(channel: &Channel, context: &Context, last_epoch: u64) -> Result<Answered, Status> {
+        let (frames, outgoing) = mpsc::channel(FRAMES);
+        let hello = Hello { last_epoch, ..(context.hello)() };
+        let hello = v1::from_node::Frame::Hello(hello.into());
+        let hello = frames.try_send(v1::FromNode { epoch: 0, frame: Some(hello) });
+        hello.expect("the channel is new and its receiver is here");
+        let mut client = NodeGatewayClient::new(channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        let mut incoming = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
+        let first = incoming.message().await?;
+        Ok((frames, incoming, first))
     }
 
     pub(super) fn epoch(&self) -> u64 {

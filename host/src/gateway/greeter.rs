@@ -5,14 +5,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bc_proto::wire::Hello;
+use bc_proto::wire::{Hello, SESSION_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use super::{Caller, Inner, away};
 use crate::bus::Signal;
 use crate::queue;
-use crate::queue::hello::{Greeting, Session};
+use crate::queue::hello::{Greeted, Greeting, Session};
 use crate::store::{Error, node_certificates};
 
 /// The most hellos in one transaction: it holds locks on as many nodes.
@@ -88,17 +88,27 @@ async fn greet(gateway: &Inner, batch: &[Knock]) -> Result<Vec<Result<Entered, S
     let good: Vec<Greeting> = greetings.iter().filter_map(|it| it.as_ref().ok()).cloned().collect();
     let sessions = queue::hello_many(&mut tx, &gateway.settings.replica, &good, gateway.world.now()).await?;
     tx.commit().await?;
-    if sessions.iter().flatten().any(|session| session.settled > 0) {
+    if sessions.iter().any(|it| matches!(it, Greeted::Open(session) if session.settled > 0)) {
         gateway.bus.tell(Signal::Events);
     }
     let mut sessions = sessions.into_iter();
     let answers = batch.iter().zip(greetings).map(|(knock, greeting)| {
         greeting?;
-        let session = sessions.next().flatten().ok_or_else(unknown)?;
+        let session = match sessions.next() {
+            Some(Greeted::Open(session)) => session,
+            Some(Greeted::Overtaken(epoch)) => return Err(overtaken(epoch)),
+            Some(Greeted::Unknown) | None => return Err(unknown()),
+        };
         let certificate = certificates.remove(&knock.caller.fingerprint);
         Ok(Entered { session, allowed_kinds: certificate.and_then(|it| it.allowed_kinds) })
     });
     Ok(answers.collect())
+}
+
+fn overtaken(epoch: u64) -> Status {
+    let mut status = Status::failed_precondition("the node has had another session since; say Hello again");
+    status.metadata_mut().insert(SESSION_EPOCH, epoch.into());
+    status
 }
 
 fn unknown() -> Status {
@@ -133,5 +143,6 @@ fn check(
         bcd_version: hello.bcd_version.to_string(),
         host_abi: hello.host_abi.to_string(),
         kinds: hello.kinds.clone(),
+        last_epoch: hello.last_epoch,
     })
 }

@@ -43,6 +43,8 @@ pub struct Greeting {
     pub host_abi: String,
     /// The kinds that it has loaded.
     pub kinds: Vec<LoadedKind>,
+    /// The epoch of the node's newest session, as far as it knows; 0 for none.
+    pub last_epoch: u64,
 }
 
 /// An open session.
@@ -58,15 +60,26 @@ pub struct Session {
     pub settled: usize,
 }
 
-/// Opens a session at a gateway. `None`: the node is deleted or unknown, or lives another life than its certificate.
+/// What a hello came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Greeted {
+    /// A session is open.
+    Open(Session),
+    /// The node has had a session since, of this epoch: what the hello says may be over. Nothing was changed.
+    Overtaken(u64),
+    /// The node is deleted or unknown, or lives another life than its certificate.
+    Unknown,
+}
+
+/// Opens a session at a gateway.
 pub async fn hello(
     db: &mut PgTransaction<'_>,
     gateway: &str,
     greeting: &Greeting,
     now: OffsetDateTime,
-) -> Result<Option<Session>, Error> {
-    let sessions = hello_many(db, gateway, std::slice::from_ref(greeting), now).await?;
-    Ok(sessions.into_iter().next().flatten())
+) -> Result<Greeted, Error> {
+    let greeted = hello_many(db, gateway, std::slice::from_ref(greeting), now).await?;
+    Ok(greeted.into_iter().next().expect("one hello has one answer"))
 }
 
 /// Opens sessions of different nodes, each as if alone, with as many statements as for one. The answers are in the greetings'
@@ -76,8 +89,8 @@ pub async fn hello_many(
     gateway: &str,
     greetings: &[Greeting],
     now: OffsetDateTime,
-) -> Result<Vec<Option<Session>>, Error> {
-    let epochs = raise(db, gateway, greetings, now).await?;
+) -> Result<Vec<Greeted>, Error> {
+    let Raised { epochs, newer } = raise(db, gateway, greetings, now).await?;
     let nodes: Vec<Uuid> = epochs.keys().copied().collect();
     let greeted: HashMap<Uuid, &Greeting> = greetings.iter().map(|it| (it.node.uuid(), it)).collect();
     let mut settlements = Vec::new();
@@ -104,9 +117,15 @@ pub async fn hello_many(
     let below = settled_below(db, &nodes).await?;
     let sessions = greetings.iter().map(|greeting| {
         let node = greeting.node.uuid();
-        let Some(&epoch) = epochs.get(&node) else { return Ok(None) };
-        Ok(Some(Session {
-            epoch: unsigned("nodes", "session_epoch", greeting.node, epoch)?,
+        let number = |epoch| unsigned("nodes", "session_epoch", greeting.node, epoch);
+        let Some(&epoch) = epochs.get(&node) else {
+            return Ok(match newer.get(&node) {
+                Some(&newer) => Greeted::Overtaken(number(newer)?),
+                None => Greeted::Unknown,
+            });
+        };
+        Ok(Greeted::Open(Session {
+            epoch: number(epoch)?,
             settled_below_seq: below.get(&node).copied().unwrap_or(0),
             replay: replays.remove(&node).unwrap_or_default(),
             settled: settled_of.get(&node).copied().unwrap_or(0),
@@ -115,14 +134,21 @@ pub async fn hello_many(
     sessions.collect()
 }
 
-/// Raises the epochs and notes what the nodes say of themselves; returns the epochs of those that may enter. Rows are locked in
-/// the order of their ids, as claims lock them, so that no two of these wait for each other.
+struct Raised {
+    /// The epochs of those that may enter.
+    epochs: HashMap<Uuid, i64>,
+    /// The epochs of those that have had a session which their hello does not know of.
+    newer: HashMap<Uuid, i64>,
+}
+
+/// Raises the epochs and notes what the nodes say of themselves. Rows are locked in the order of their ids, as claims lock them,
+/// so that no two of these wait for each other.
 async fn raise(
     db: &mut PgConnection,
     gateway: &str,
     greetings: &[Greeting],
     now: OffsetDateTime,
-) -> Result<HashMap<Uuid, i64>, Error> {
+) -> Result<Raised, Error> {
     let mut columns = Columns::default();
     for greeting in greetings {
         columns.nodes.push(greeting.node.uuid());
@@ -134,18 +160,31 @@ async fn raise(
         columns.versions.push(greeting.bcd_version.clone());
         columns.abis.push(greeting.host_abi.clone());
         columns.kinds.push(serde_json::to_value(&greeting.kinds).expect("text is JSON"));
+        columns.last_epochs.push(signed(greeting.last_epoch));
     }
-    let locked = sqlx::query!("select id from nodes where id = any($1) order by id for no key update", &columns.nodes);
-    locked.fetch_all(&mut *db).await?;
+    let locked = sqlx::query!(
+        "select id, incarnation, session_epoch from nodes where id = any($1) and deleted_at is null
+         order by id for no key update",
+        &columns.nodes
+    )
+    .fetch_all(&mut *db)
+    .await?;
+    let said: HashMap<Uuid, &Greeting> = greetings.iter().map(|it| (it.node.uuid(), it)).collect();
+    let newer = locked.iter().filter(|row| {
+        let greeting = said[&row.id];
+        row.incarnation == signed(greeting.incarnation) && row.session_epoch != signed(greeting.last_epoch)
+    });
+    let newer = newer.map(|row| (row.id, row.session_epoch)).collect();
     let rows = sqlx::query!(
         r#"update nodes n
            set session_epoch = n.session_epoch + 1, journal_id = a.journal, boot_id = a.boot, role = a.role::role,
                spec_generation = a.generation, bcd_version = a.version, host_abi = a.abi, kinds = a.kinds,
-               gateway = $10, session_closed_at = null, last_hello_at = $11
+               gateway = $11, session_closed_at = null, last_hello_at = $12
            from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                       $8::text[], $9::jsonb[])
-               as a (id, incarnation, journal, boot, role, generation, version, abi, kinds)
-           where n.id = a.id and n.incarnation = a.incarnation and n.deleted_at is null
+                       $8::text[], $9::jsonb[], $10::bigint[])
+               as a (id, incarnation, journal, boot, role, generation, version, abi, kinds, last_epoch)
+           where n.id = a.id and n.incarnation = a.incarnation and n.session_epoch = a.last_epoch
+             and n.deleted_at is null
            returning n.id, n.session_epoch"#,
         &columns.nodes,
         &columns.incarnations,
@@ -156,12 +195,13 @@ async fn raise(
         &columns.versions,
         &columns.abis,
         &columns.kinds,
+        &columns.last_epochs,
         gateway,
         now,
     )
     .fetch_all(db)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.session_epoch)).collect())
+    Ok(Raised { epochs: rows.into_iter().map(|row| (row.id, row.session_epoch)).collect(), newer })
 }
 
 /// Greetings, column by column, as UNNEST takes them.
@@ -176,6 +216,7 @@ struct Columns {
     versions: Vec<String>,
     abis: Vec<String>,
     kinds: Vec<serde_json::Value>,
+    last_epochs: Vec<i64>,
 }
 
 /// A command in flight, and the node as it was when it was last sent.

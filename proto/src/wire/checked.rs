@@ -41,6 +41,8 @@ pub struct Hello {
     pub kinds: Vec<LoadedKind>,
     /// Milliseconds since it booted.
     pub uptime_ms: u64,
+    /// The epoch of the node's newest session, as far as the daemon knows; 0 for none.
+    pub last_epoch: u64,
 }
 
 /// A kind that a node has loaded.
@@ -195,6 +197,7 @@ impl TryFrom<v1::Hello> for Hello {
             generation: hello.generation,
             kinds: hello.kinds.into_iter().map(LoadedKind::try_from).collect::<Result<_, _>>()?,
             uptime_ms: hello.uptime_ms,
+            last_epoch: hello.last_epoch,
             boot: hello.boot_id,
         })
     }
@@ -212,6 +215,7 @@ impl From<Hello> for v1::Hello {
             generation: hello.generation,
             kinds: hello.kinds.into_iter().map(Into::into).collect(),
             uptime_ms: hello.uptime_ms,
+            last_epoch: hello.last_epoch,
         }
     }
 }

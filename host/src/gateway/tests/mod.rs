@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use base64::Engine as _;
 use bc_proto::id::CommandId;
-use bc_proto::wire::GATEWAY_NAME;
+use bc_proto::wire::{GATEWAY_NAME, SESSION_EPOCH};
 use rcgen::{CertificateParams, KeyPair};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -191,7 +191,7 @@ impl Machine {
         self.peer.node
     }
 
-    fn hello(&self) -> v1::FromNode {
+    fn hello(&self, last_epoch: u64) -> v1::FromNode {
         let hello = v1::Hello {
             journal_id: bc_proto::id::JournalId::from_uuid(sqlx::types::Uuid::from_u128(self.journal)).to_string(),
             boot_id: "boot 1".into(),
@@ -200,6 +200,7 @@ impl Machine {
             bcd_version: "1.2.3".into(),
             host_abi: "1.0.0".into(),
             kinds: vec![v1::LoadedKind { name: "test".into(), version: "1.0.0".into(), digest: vec![7; 32] }],
+            last_epoch,
             ..v1::Hello::default()
         };
         v1::FromNode { epoch: 0, frame: Some(from_node::Frame::Hello(hello)) }
@@ -207,9 +208,21 @@ impl Machine {
 
     /// Opens a session over TLS and is welcomed.
     async fn open(&self, authority: &Authority, replica: &Replica) -> Result<Link, Status> {
+        match self.open_after(0, authority, replica).await {
+            Err(status) if status.code() == Code::FailedPrecondition => {
+                let epoch = status.metadata().get(SESSION_EPOCH).expect("the newest epoch");
+                let epoch = epoch.to_str().expect("text").parse().expect("a number");
+                self.open_after(epoch, authority, replica).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Says hello once, knowing of a session.
+    async fn open_after(&self, epoch: u64, authority: &Authority, replica: &Replica) -> Result<Link, Status> {
         let mut client = replica.client(authority, Some(&self.identity));
         let (says, said) = mpsc::channel(64);
-        says.send(self.hello()).await.expect("room");
+        says.send(self.hello(epoch)).await.expect("room");
         let mut frames = client.session(ReceiverStream::new(said)).await?.into_inner();
         let welcome = frames.message().await?.expect("a frame");
         let Some(to_node::Frame::Welcome(it)) = welcome.frame else { panic!("not welcome: {welcome:?}") };

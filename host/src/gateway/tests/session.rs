@@ -282,7 +282,7 @@ async fn a_node_that_does_not_read_is_closed() {
     let caller = Caller { fingerprint: machine.fingerprint, peer: machine.peer };
     let (says, said) = mpsc::channel(4);
     let mut outbox = replica.gateway.session(caller, ReceiverStream::new(said).map(Ok));
-    says.send(machine.hello()).await.expect("room");
+    says.send(machine.hello(site.find(machine.node()).await.session_epoch)).await.expect("room");
     let welcome = outbox.next().await.expect("a frame").expect("a welcome");
     let id = site.enqueue(machine.node(), kind).await;
     replica.tell_work(machine.node());

@@ -4,7 +4,7 @@ use bc_proto::id::{JournalId, NodeId};
 use bc_proto::manifest::{Lane, Role};
 use sqlx::types::Uuid;
 
-use crate::queue::hello::Greeting;
+use crate::queue::hello::{Greeted, Greeting};
 use crate::queue::{enqueue, hello, hello_many, life};
 use crate::testing::{Fleet, at, command, greeting};
 
@@ -62,7 +62,7 @@ async fn promise_15_a_re_enrolled_node_never_gets_its_predecessors_destructive_c
     let mut tx = fleet.pool.begin().await.expect("a transaction");
     assert_eq!(
         hello(&mut tx, "here", &greeting(&node), at(3)).await.expect("a database"),
-        None,
+        Greeted::Unknown,
         "the old life's certificate"
     );
     drop(tx);
@@ -112,7 +112,7 @@ async fn deleting_a_node_cancels_what_waits_and_fences_its_session_off() {
     assert_eq!(fleet.state(&pending).await, ("cancelled".into(), "node-deleted".into()));
     assert_eq!(fleet.state(&flying).await.0, "dispatched", "it ends by its deadline");
     let mut tx = fleet.pool.begin().await.expect("a transaction");
-    assert_eq!(hello(&mut tx, "here", &greeting(&node), at(3)).await.expect("a database"), None);
+    assert_eq!(hello(&mut tx, "here", &greeting(&node), at(3)).await.expect("a database"), Greeted::Unknown);
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn promise_08_many_hellos_in_one_transaction_are_each_as_if_alone() {
         let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
         let ids = [fleet.enqueue(&node, kind).await.id, fleet.enqueue(&node, kind).await.id];
         assert_eq!(fleet.claim(&node, epoch, at(1)).await.len(), 2);
-        let again = greeting(&node);
+        let again = Greeting { last_epoch: epoch, ..greeting(&node) };
         greetings.push(match n % 4 {
             0 => Greeting { journal: JournalId::from_uuid(Uuid::from_u128(2)), ..again },
             1 => Greeting { incarnation: 9, ..again },
@@ -137,16 +137,37 @@ async fn promise_08_many_hellos_in_one_transaction_are_each_as_if_alone() {
     let mut tx = fleet.pool.begin().await.expect("a transaction");
     let sessions = hello_many(&mut tx, "there", &greetings, at(2)).await.expect("a database");
     tx.commit().await.expect("a commit");
-    for (n, (session, ids)) in sessions.into_iter().zip(queued).enumerate() {
-        let got = session.map(|it| {
-            let replayed: Vec<_> = it.replay.iter().map(|it| it.deliver.command).collect();
-            (it.epoch, it.settled, it.settled_below_seq, replayed)
-        });
-        let expected = match n % 4 {
-            0 => Some((2, 2, 3, vec![])),
-            1 => None,
-            _ => Some((2, 0, 1, ids.to_vec())),
+    for (n, (greeted, ids)) in sessions.into_iter().zip(queued).enumerate() {
+        let opened = |settled, settled_below_seq, replay| Some((2, settled, settled_below_seq, replay));
+        let (expected, got) = match greeted {
+            Greeted::Open(it) => {
+                let replayed: Vec<_> = it.replay.iter().map(|it| it.deliver.command).collect();
+                let expected = if n % 4 == 0 { opened(2, 3, vec![]) } else { opened(0, 1, ids.to_vec()) };
+                (expected, Some((it.epoch, it.settled, it.settled_below_seq, replayed)))
+            }
+            other => {
+                assert_eq!((other, n % 4), (Greeted::Unknown, 1), "node {n}");
+                (None, None)
+            }
         };
         assert_eq!(got, expected, "node {n}");
     }
+}
+
+/// A gateway that stands still between reading a hello and writing it, while the node reboots and goes on elsewhere.
+#[tokio::test]
+async fn promise_02_a_hello_that_was_overtaken_on_its_way_proves_nothing() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    let reboot = fleet.kind(Lane::Control, &["self-terminating"]).await;
+    let held_up = Greeting { boot: "boot 0".into(), ..greeting(&node) };
+    let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
+    let id = fleet.enqueue(&node, reboot).await.id;
+    fleet.claim(&node, epoch, at(1)).await;
+    let mut tx = fleet.pool.begin().await.expect("a transaction");
+    let greeted = hello(&mut tx, "elsewhere", &held_up, at(2)).await.expect("a database");
+    tx.commit().await.expect("a commit");
+    assert_eq!(greeted, Greeted::Overtaken(epoch));
+    assert_eq!(fleet.state(&id).await.0, "dispatched", "its boot is over, and no reboot");
+    assert_eq!(fleet.hello(&greeting(&node), at(3)).await.epoch, epoch + 1, "and opened no session");
 }
