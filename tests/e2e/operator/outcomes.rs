@@ -35,7 +35,7 @@ async fn promise_10_every_outcome_of_a_real_command_has_its_exit_code() {
     let ungranted = ["run", "site.ungranted", "--node", "node-0", "--payload"];
     let cancelled = async {
         let mut waits = operator.start(&["run", COUNT.name, "--node", "node-0", "--key", "off", "--payload", &long]);
-        waits.has_said(": dispatched").await;
+        waits.has_said(": running").await;
         let so_far = waits.said();
         let id = so_far.split_whitespace().find(|word| word.starts_with("cmd_")).expect("it says which command");
         let said = operator.run(&["commands", "cancel", id, "--node", "node-0"]).await;
@@ -59,8 +59,8 @@ async fn an_interrupted_wait_leaves_the_command_running() {
     let cluster = Cluster::start(1, 1).await;
     let operator = admin(&cluster);
     let mut waits =
-        operator.start(&["run", COUNT.name, "--node", "node-0", "--key", "mine", "--payload", &counted(0, 2_000)]);
-    waits.has_said(": dispatched").await;
+        operator.start(&["run", COUNT.name, "--node", "node-0", "--key", "mine", "--payload", &counted(0, 6_000)]);
+    waits.has_said(": running").await;
     waits.signal(Signal::INT);
     assert_eq!(waits.ended().await.code(), Some(130));
     let said = waits.said();
@@ -72,7 +72,7 @@ async fn an_interrupted_wait_leaves_the_command_running() {
     assert!(found["settledAt"].is_null() && found["cancelRequestedAt"].is_null(), "{found}");
     assert!(operator.say(&words).await.contains("\"attempt\": 1"));
     // The same key is the same command.
-    let again = ["run", COUNT.name, "--node", "node-0", "--key", "mine", "--payload", &counted(0, 2_000), "-o", "name"];
+    let again = ["run", COUNT.name, "--node", "node-0", "--key", "mine", "--payload", &counted(0, 6_000), "-o", "name"];
     assert_eq!(operator.say(&again).await, words[2]);
     assert_eq!(cluster.nodes[0].count(0), 1);
 }
