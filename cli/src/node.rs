@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use bc_daemon::join::{self, Join};
 use bc_host::api::types::{CreateJoinToken, JoinToken, LabelNode, Node, NodeRef};
 use bc_proto::id::NodeId;
 use clap::{Args, Subcommand};
@@ -17,7 +18,7 @@ use time::OffsetDateTime;
 
 use crate::client::{Client, Connect, Patience};
 use crate::format::{Format, Output, Shown, distance, moment};
-use crate::{complete, contexts, output, shell, sibling};
+use crate::{complete, contexts, output, shell};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -32,8 +33,10 @@ pub enum NodeCommand {
     Delete(One),
     /// Make a token that one machine can join with, once
     CreateJoinToken(Create),
-    /// Make this machine a node: `bcd join`
-    Join(Join),
+    /// Make this machine a node, as `bcd join` does
+    ///
+    /// Exit codes: 0 joined, 1 not joined.
+    Join(Box<Join>),
 }
 
 /// Which nodes.
@@ -99,14 +102,6 @@ pub struct Create {
     connect: Connect,
 }
 
-/// What `bcd join` takes; see `bcd join --help`.
-#[derive(Debug, Args)]
-pub struct Join {
-    /// Passed on to `bcd join`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    args: Vec<String>,
-}
-
 impl NodeCommand {
     /// Does it.
     pub async fn execute(self) -> anyhow::Result<ExitCode> {
@@ -123,10 +118,7 @@ impl NodeCommand {
             }
             Self::Label(label) => label.execute().await?,
             Self::CreateJoinToken(create) => create.execute().await?,
-            Self::Join(join) => {
-                let error = sibling::exec("bcd", "join", &join.args);
-                return Err(error).context("bcd cannot be started");
-            }
+            Self::Join(arguments) => output::say(&join::join(&arguments).await?.to_string()),
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -3,7 +3,6 @@
 //! **Invariant:** a program is looked for beside this one alone, never in PATH: versions do not mix.
 
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 /// Where a program of this project is.
@@ -17,13 +16,4 @@ pub(crate) fn path(name: &str) -> io::Result<PathBuf> {
         io::ErrorKind::NotFound,
         format!("{} is not there; it belongs beside this program", path.display()),
     ))
-}
-
-/// Becomes that program. Returns only when it cannot.
-#[expect(clippy::disallowed_methods, reason = "this program becomes the other one")]
-pub(crate) fn exec(name: &str, subcommand: &str, args: &[String]) -> io::Error {
-    match path(name) {
-        Ok(path) => std::process::Command::new(path).arg(subcommand).args(args).exec(),
-        Err(error) => error,
-    }
 }

@@ -42,9 +42,9 @@ pub struct Create {
     /// The identity that it is for; it is made if there is none
     #[arg(long, value_name = "NAME")]
     identity: String,
-    /// What it is for, for people
-    #[arg(long, default_value = "")]
-    label: String,
+    /// What it is for, for people; by default the identity's name
+    #[arg(long)]
+    label: Option<String>,
     /// How long it is good; for ever by default
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     expires_in: Option<Duration>,
@@ -96,8 +96,8 @@ impl Create {
         let client = Client::new(connect.target()?, Patience::default())?;
         let request = CreateToken {
             tenant_id: client.tenant().await?,
+            label: self.label.unwrap_or_else(|| self.identity.clone()),
             identity: self.identity,
-            label: self.label,
             expires_in_seconds: self.expires_in.map(|span| span.as_secs()),
             grants,
         };

@@ -14,6 +14,7 @@ pub mod server;
 pub mod store;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 pub mod world;
 
 /// Both sides of the session protocol, generated from `proto/node.proto`.

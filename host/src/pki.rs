@@ -16,7 +16,7 @@ use rcgen::{
 use time::OffsetDateTime;
 use x509_parser::extensions::GeneralName;
 
-/// How long a node's certificate holds. It is renewed long before; a machine that was off for longer joins again.
+/// How long a node's certificate holds. Nothing renews it yet: the machine joins again before that.
 pub const NODE_VALIDITY: Duration = Duration::from_hours(90 * 24);
 
 /// How long the authority's own certificate holds.

@@ -3,6 +3,7 @@
 //! **Invariant:** a replica that stops or is killed takes nothing with it: what it said was durable before it said so.
 
 use std::future::IntoFuture as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use bc_runtime::Engine;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
@@ -18,6 +20,7 @@ use crate::gateway::{self, Gateway};
 use crate::loops;
 use crate::pki::Authority;
 use crate::registry::Registry;
+use crate::tls::Https;
 use crate::world::World;
 
 /// What the operator of the control plane decides.
@@ -27,6 +30,8 @@ pub struct Config {
     pub replica: String,
     /// Where nodes join, as it stands in what `nodes.createJoinToken` answers: `https://host:port`.
     pub gateway_url: String,
+    /// Other names and addresses by which nodes reach this replica. The gateway's certificate names them beside the URL's host.
+    pub gateway_hosts: Vec<String>,
     /// The largest payload of a command, bytes of its canonical JSON.
     pub max_payload_bytes: usize,
     /// The largest component that can be registered, bytes.
@@ -38,10 +43,11 @@ pub struct Config {
 }
 
 /// Where it listens. Whoever binds them knows their ports.
-#[derive(Debug)]
 pub struct Listeners {
     /// HTTP, for the API.
     pub api: TcpListener,
+    /// Speaks TLS on it; without, the API is plain HTTP.
+    pub api_tls: Option<TlsAcceptor>,
     /// gRPC over mutual TLS, for nodes.
     pub gateway: TcpListener,
 }
@@ -81,7 +87,7 @@ pub async fn run(
     loops::start(&pool, &bus, &world, &ended);
     let settings = gateway::Settings {
         replica: config.replica.clone(),
-        hosts: host_of(&config.gateway_url).into_iter().collect(),
+        hosts: hosts(&config.gateway_url, &config.gateway_hosts),
         heartbeat: gateway::HEARTBEAT,
     };
     let gateway =
@@ -98,10 +104,7 @@ pub async fn run(
         stop: stop.clone(),
         config: config.clone(),
     });
-    let serving_api = axum::serve(listeners.api, api::router(app))
-        .with_graceful_shutdown(stop.clone().cancelled_owned())
-        .into_future();
-    tokio::pin!(serving_api);
+    let mut serving_api = serve_api(listeners.api, listeners.api_tls, api::router(app), stop.clone())?;
     let until_stop = async {
         tokio::select! {
             ended = &mut serving_nodes => ended.map_err(Error::from),
@@ -121,6 +124,34 @@ pub async fn run(
     outcome
 }
 
+/// Serves the API until it is to stop.
+fn serve_api(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: axum::Router,
+    stop: CancellationToken,
+) -> std::io::Result<Pin<Box<dyn Future<Output = std::io::Result<()>> + Send>>> {
+    let stopped = stop.cancelled_owned();
+    Ok(match tls {
+        None => Box::pin(axum::serve(listener, router).with_graceful_shutdown(stopped).into_future()),
+        Some(acceptor) => {
+            let listener = Https::listen(listener, acceptor)?;
+            Box::pin(axum::serve(listener, router).with_graceful_shutdown(stopped).into_future())
+        }
+    })
+}
+
+/// All hosts that the gateway's certificate names, each once.
+fn hosts(url: &str, others: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = host_of(url).into_iter().collect();
+    for host in others {
+        if !hosts.contains(host) {
+            hosts.push(host.clone());
+        }
+    }
+    hosts
+}
+
 /// The host in `https://host:port`, for the gateway's certificate.
 fn host_of(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -135,6 +166,12 @@ fn host_of(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_host_of_the_gateway_is_named_once() {
+        let others = ["10.0.0.1", "gw.example"].map(String::from);
+        assert_eq!(hosts("https://gw.example:7443", &others), ["gw.example", "10.0.0.1"]);
+    }
 
     #[test]
     fn the_host_of_an_address_is_what_stands_before_its_port() {

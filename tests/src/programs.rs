@@ -38,6 +38,9 @@ pub fn command(name: &str) -> Command {
     for variable in ["BCD_CONFIG", "RUST_LOG", "FAKE_NVML_STATE", "FAKE_NVML_TRACE"] {
         command.env_remove(variable);
     }
+    for (variable, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BETTER_COMPUTE_")) {
+        command.env_remove(variable);
+    }
     // Tables fold at this width, so that what they show does not depend on the terminal.
     command.env("COLUMNS", "100");
     command

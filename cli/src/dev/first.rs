@@ -5,37 +5,51 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use bc_daemon::join::{self, Join};
 use bc_host::api::types::{
     CommandRef, CreateJoinToken, JoinToken, LabelNode, Node, NodeRef, RegisterKind, RunCommand, WatchEvents,
 };
 use serde::Deserialize;
-use tokio::process::Command;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::layout::{Gpus, KindFile, Layout};
-use crate::client::Client;
 use crate::client::events::Events;
+use crate::client::{CallError, Client};
 use crate::commands::follow::{Pace, follow};
 use crate::commands::progress::Progress;
 use crate::commands::seen::Seen;
 use crate::contexts::write_private;
 use crate::exit::Ending;
-use crate::{output, shell, sibling};
+use crate::{output, shell};
 
 /// How long a node on this machine may take to connect.
 const CONNECT: Duration = Duration::from_mins(1);
 
-/// Registers the kinds, active and open to everybody who may run commands.
-pub(super) async fn register(client: &Client, kinds: &[KindFile]) -> anyhow::Result<()> {
+/// Registers the kinds, active and open to everybody who may run commands; answers those that are registered now. A kind that
+/// was built anew with other bytes under the same version is left out: what is registered stays.
+pub(super) async fn register(client: &Client, kinds: Vec<KindFile>) -> anyhow::Result<Vec<KindFile>> {
     let query = RegisterKind { activate: true, exposed: Some(true) };
+    let mut registered = Vec::new();
     for kind in kinds {
-        let registered = client.register(&query, kind.bytes.clone()).await;
-        registered.with_context(|| format!("{} was not registered", kind.name))?;
+        match client.register(&query, kind.bytes.clone()).await {
+            Ok(_) => registered.push(kind),
+            Err(CallError::Refused(refusal)) if refusal.code == "CONFLICT" => output::complain(&format!(
+                "{name} {} was registered with other bytes, and a version does not change: that component goes on serving \
+                 (sha256:{}).\n  → to use what was built now, raise `version` in its kind.toml and build it again, or \
+                 begin anew with another --dir",
+                refusal.details["version"].as_str().unwrap_or_default(),
+                refusal.details["digest"].as_str().unwrap_or_default(),
+                name = kind.name,
+            )),
+            Err(error) => return Err(error).with_context(|| format!("{} was not registered", kind.name)),
+        }
     }
-    let names: Vec<_> = kinds.iter().map(|kind| kind.name.as_str()).collect();
-    output::complain(&format!("registered {}", names.join(", ")));
-    Ok(())
+    let names: Vec<_> = registered.iter().map(|kind| kind.name.as_str()).collect();
+    if !names.is_empty() {
+        output::complain(&format!("registered {}", names.join(", ")));
+    }
+    Ok(registered)
 }
 
 /// The node's id: of the identity that is there, or of a new one.
@@ -55,19 +69,19 @@ pub(super) async fn join(client: &Client, layout: &Layout, gateway_url: &str) ->
     let made: JoinToken = client.call("nodes.createJoinToken", &request).await?;
     let token = layout.node("join.token");
     write_private(&token, made.token.as_bytes()).with_context(|| format!("{} cannot be written", token.display()))?;
-    let mut bcd = Command::new(sibling::path("bcd")?);
-    bcd.args(["join", "--gateway", gateway_url, "--token-file"]).arg(&token);
-    bcd.arg("--config").arg(layout.node_config());
-    if known.is_some() {
-        bcd.arg("--again");
-    }
-    // Its results are none of ours: they would stand among those of the commands.
-    let said = bcd.stdin(std::process::Stdio::null()).output().await.context("bcd cannot be started")?;
+    let arguments = Join {
+        gateway: vec![gateway_url.parse().context("the gateway has no address")?],
+        token_file: Some(token.clone()),
+        token: None,
+        name: None,
+        role: None,
+        again: known.is_some(),
+        state_dir: None,
+        config: Some(layout.node_config()),
+    };
+    let joined = join::join(&arguments).await;
     let _ = std::fs::remove_file(&token);
-    if !said.status.success() {
-        bail!("`bcd join` failed: {}", String::from_utf8_lossy(&said.stderr).trim());
-    }
-    identity(layout)?.context("`bcd join` left no identity")
+    Ok(joined.context("this machine did not join")?.node.to_string())
 }
 
 fn identity(layout: &Layout) -> anyhow::Result<Option<String>> {

@@ -90,6 +90,7 @@ impl Dev {
         let authority = authority::open(&layout.control_plane(), shell::random(), shell::now())?;
         let listeners = Listeners {
             api: bind(self.api_listen, API_PORT, "the API").await?,
+            api_tls: None,
             gateway: bind(self.gateway_listen, GATEWAY_PORT, "the gateway").await?,
         };
         let url = format!("http://{}", listeners.api.local_addr()?);
@@ -124,7 +125,7 @@ impl Dev {
     ) -> anyhow::Result<u8> {
         let client = Arc::new(admin(layout, pool, url).await?);
         let kinds = Layout::kinds(self.kinds.as_deref())?;
-        first::register(&client, &kinds).await?;
+        let kinds = first::register(&client, kinds).await?;
         let gpus = layout.prepare_node(gateway_url, &kinds, self.simulated_nvml.as_deref()).await?;
         let node = first::join(&client, layout, gateway_url).await?;
         let stop = CancellationToken::new();

@@ -61,6 +61,12 @@ pub struct Settings {
     #[arg(long, value_name = "SPAN", env = "BETTER_COMPUTE_DRAIN")]
     #[serde(deserialize_with = "span")]
     drain: Option<humantime::Duration>,
+    /// The API's certificate and those up to its authority, PEM: it speaks TLS then. Goes with --api-tls-key
+    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_API_TLS_CERT")]
+    api_tls_cert: Option<PathBuf>,
+    /// The private key of that certificate, PEM
+    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_API_TLS_KEY")]
+    api_tls_key: Option<PathBuf>,
     /// Listen to the network without TLS: something in front of the API speaks it
     #[arg(long, env = "BETTER_COMPUTE_INSECURE_HTTP")]
     insecure_http: bool,
@@ -85,6 +91,8 @@ pub(super) enum Database {
 pub(super) struct Decided {
     pub(super) database: Database,
     pub(super) api_listen: SocketAddr,
+    /// Files with the API's certificate and its key.
+    pub(super) api_tls: Option<(PathBuf, PathBuf)>,
     pub(super) gateway_listen: SocketAddr,
     /// Absent where nothing is served.
     pub(super) state_dir: Option<PathBuf>,
@@ -135,6 +143,8 @@ impl Settings {
             max_payload_bytes: self.max_payload_bytes.or(file.max_payload_bytes),
             max_component_bytes: self.max_component_bytes.or(file.max_component_bytes),
             drain: self.drain.or(file.drain),
+            api_tls_cert: self.api_tls_cert.or(file.api_tls_cert),
+            api_tls_key: self.api_tls_key.or(file.api_tls_key),
             insecure_http: self.insecure_http || file.insecure_http,
         }
     }
@@ -143,10 +153,15 @@ impl Settings {
         let database = database(self.database_url, self.private_postgres)?;
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let api_listen = self.api_listen.unwrap_or(SocketAddr::new(local, 7070));
-        if !api_listen.ip().is_loopback() && !self.insecure_http {
+        let api_tls = match (self.api_tls_cert, self.api_tls_key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!("--api-tls-cert and --api-tls-key go together"),
+        };
+        if !api_listen.ip().is_loopback() && api_tls.is_none() && !self.insecure_http {
             bail!(
                 "the API would listen on {api_listen} without TLS, and tokens would travel in plain text. Listen on 127.0.0.1, \
-                 or say --insecure-http when a proxy in front of it speaks TLS"
+                 give --api-tls-cert and --api-tls-key, or say --insecure-http when a proxy in front of it speaks TLS"
             );
         }
         let gateway_listen = self.gateway_listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 7071));
@@ -159,12 +174,21 @@ impl Settings {
         let config = bc_host::server::Config {
             replica: self.replica.unwrap_or_else(|| format!("replica-{random}")),
             gateway_url: gateway_url(&host, gateway_listen.port()),
+            gateway_hosts: self.gateway_host,
             max_payload_bytes: size(self.max_payload_bytes.unwrap_or(MAX_PAYLOAD)),
             max_component_bytes: size(self.max_component_bytes.unwrap_or(MAX_COMPONENT)),
             drain: self.drain.map_or(DRAIN, Into::into),
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
         };
-        Ok(Decided { database, api_listen, gateway_listen, state_dir: self.state_dir, gateway_host: host, config })
+        Ok(Decided {
+            database,
+            api_listen,
+            api_tls,
+            gateway_listen,
+            state_dir: self.state_dir,
+            gateway_host: host,
+            config,
+        })
     }
 }
 
@@ -194,6 +218,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
     bc_host::server::Config {
         replica,
         gateway_url,
+        gateway_hosts: Vec::new(),
         max_payload_bytes: size(MAX_PAYLOAD),
         max_component_bytes: size(MAX_COMPONENT),
         drain: Duration::from_secs(5),
@@ -221,6 +246,7 @@ mod tests {
         assert_eq!(decided.database, Database::Url("postgres:///x".into()));
         assert_eq!(decided.api_listen.port(), 2);
         assert_eq!(decided.config.gateway_url, "https://gw.example:7071");
+        assert_eq!(decided.config.gateway_hosts, ["gw.example", "10.0.0.1"]);
         assert_eq!((decided.config.max_payload_bytes, decided.config.drain), (2 << 20, Duration::from_mins(1)));
         assert_eq!(decided.config.replica, "replica-r");
         assert!(toml::from_str::<Settings>("api-liste = 'x'").is_err());
@@ -232,6 +258,9 @@ mod tests {
         let refused = open(false).checked("r").expect_err("plain text").to_string();
         assert!(refused.contains("--insecure-http"), "{refused}");
         assert!(open(true).checked("r").is_ok());
+        let half = Settings { api_tls_cert: Some("/cert".into()), ..open(false) };
+        let whole = Settings { api_tls_key: Some("/key".into()), ..half.clone() };
+        assert!(half.checked("r").is_err() && whole.checked("r").is_ok());
         let both = Settings { private_postgres: Some("/pg".into()), ..flags() };
         assert!(both.checked("r").is_err() && Settings::default().checked("r").is_err());
     }

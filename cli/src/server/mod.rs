@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use bc_host::postgres::PrivatePostgres;
 use bc_host::server::Listeners;
 use bc_host::store;
+use bc_host::tls::TlsAcceptor;
 use bc_host::world::World;
 use clap::{Args, Subcommand};
 use sqlx::PgPool;
@@ -138,6 +139,7 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
     let pool = database.connect().await?;
     let listeners = Listeners {
         api: bind(decided.api_listen, "the API").await?,
+        api_tls: decided.api_tls.as_ref().map(acceptor).transpose()?,
         gateway: bind(decided.gateway_listen, "the gateway").await?,
     };
     // The kernel chose the port where 0 was asked for.
@@ -151,6 +153,14 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
     pool.close().await;
     tracing::info!("the control plane has stopped");
     Ok(())
+}
+
+/// Speaks TLS with the certificate and the key in two files.
+fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> anyhow::Result<TlsAcceptor> {
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+    let (chain, secret) = (read(certificate)?, read(key)?);
+    let acceptor = bc_host::tls::acceptor(&chain, &secret);
+    acceptor.with_context(|| format!("{} and {} are of no use", certificate.display(), key.display()))
 }
 
 async fn bind(address: std::net::SocketAddr, what: &str) -> anyhow::Result<TcpListener> {

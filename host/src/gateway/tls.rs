@@ -11,10 +11,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
@@ -22,21 +22,13 @@ use tonic::transport::Server;
 use super::service::Service;
 use super::{Gateway, Inner};
 use crate::grpc::node_gateway_server::NodeGatewayServer;
-
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// The most handshakes at a time. More wait in the kernel's queue.
-const HANDSHAKES: usize = 256;
+use crate::tls;
 
 /// How often the gateway's certificate is renewed: a third of its validity.
 const RENEWAL: Duration = Duration::from_hours(30 * 24);
 
 /// How long open calls may go on after the listener stopped.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// The wait after the kernel gave no connection, for example for want of file descriptors.
-const RETRY: Duration = Duration::from_millis(100);
 
 /// The largest message of a node, bytes.
 const MAX_MESSAGE: usize = 4 * 1_024 * 1_024;
@@ -63,9 +55,10 @@ impl Gateway {
         let (connections, accepted) = mpsc::channel(16);
         let stopped = stop.child_token();
         let _guard = stopped.clone().drop_guard();
-        tokio::spawn(stopped.clone().run_until_cancelled_owned(accept(listener, acceptor, connections)));
+        tokio::spawn(stopped.clone().run_until_cancelled_owned(tls::accept(listener, acceptor, connections)));
         tokio::spawn(stopped.run_until_cancelled_owned(renew(self.inner.clone(), certificate)));
         let service = NodeGatewayServer::new(Service { gateway: self.inner.clone() });
+        let incoming = ReceiverStream::new(accepted).map(|(stream, _)| Ok::<_, std::io::Error>(stream));
         // Windows and buffers are small: most of ten thousand sessions are idle, and results are small.
         let serving = Server::builder()
             .initial_stream_window_size(64 * 1_024)
@@ -75,7 +68,7 @@ impl Gateway {
             .http2_keepalive_interval(Some(Duration::from_mins(1)))
             .http2_keepalive_timeout(Some(Duration::from_secs(20)))
             .add_service(service.max_decoding_message_size(MAX_MESSAGE))
-            .serve_with_incoming_shutdown(ReceiverStream::new(accepted), stop.clone().cancelled_owned());
+            .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
         let overdue = async {
             stop.cancelled().await;
             tokio::time::sleep(GRACE).await;
@@ -84,39 +77,6 @@ impl Gateway {
             ended = serving => Ok(ended?),
             () = overdue => Ok(()),
         }
-    }
-}
-
-/// Accepts connections and shakes hands, many at a time.
-async fn accept(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    connections: mpsc::Sender<Result<TlsStream<TcpStream>, std::io::Error>>,
-) {
-    let hands = Arc::new(Semaphore::new(HANDSHAKES));
-    loop {
-        let Ok(hand) = hands.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(RETRY).await;
-                continue;
-            }
-        };
-        let (acceptor, connections) = (acceptor.clone(), connections.clone());
-        tokio::spawn(async move {
-            let _hand = hand;
-            // Frames are small, and each is worth sending at once.
-            let _ = stream.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let _ = connections.send(Ok(stream)).await;
-                }
-                Ok(Err(error)) => tracing::info!(%error, "a TLS handshake failed"),
-                Err(_) => tracing::info!("a TLS handshake took too long"),
-            }
-        });
     }
 }
 

@@ -79,6 +79,16 @@ impl Api {
         Ok(Err(refused.error))
     }
 
+    /// The token that it has.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The token's tenant.
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
     fn url(&self) -> &str {
         &self.urls[self.next.load(Ordering::Relaxed) % self.urls.len()]
     }

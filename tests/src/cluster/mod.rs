@@ -10,6 +10,7 @@
 pub mod api;
 pub mod database;
 pub mod node;
+pub mod operator;
 pub mod process;
 pub mod replica;
 
@@ -18,7 +19,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use bc_proto::manifest::{Lane, Trait};
+use bc_proto::manifest::{Lane, Manifest, Trait};
 use tempfile::TempDir;
 
 use self::api::Api;
@@ -91,7 +92,7 @@ impl Cluster {
         let folder = tempfile::Builder::new().prefix("bc-").permissions(Permissions::from_mode(0o711)).tempdir();
         let folder = folder.expect("a temporary folder");
         let database = Database::start(&folder.path().join("pg"));
-        let token = replica::init_admin(&database, &folder.path().join("control-plane"));
+        let token = replica::init_admin(&database, &folder.path().join("control-plane"), "test");
         let mut started = Vec::new();
         for index in 0..replicas {
             started.push(Replica::start(index, &database, &folder.path().join("control-plane")).await);
@@ -105,6 +106,19 @@ impl Cluster {
             cluster.add_node().await;
         }
         cluster
+    }
+
+    /// Registers one more component, active and exposed, that the nodes have to fetch.
+    pub async fn register(&self, change: impl FnOnce(&mut Manifest)) {
+        self.api.register(crate::repacked("test.count", change).bytes).await;
+    }
+
+    /// Makes another tenant; answers a token that may do everything in it.
+    ///
+    /// # Panics
+    /// When the program that makes it fails.
+    pub fn another_tenant(&self) -> String {
+        replica::init_admin(&self.database, &self.folder.path().join("control-plane"), "other")
     }
 
     /// Lets one more node join and run.

@@ -46,6 +46,11 @@ impl Process {
         Self { name: name.into(), child, said, lines }
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has said so far.
     pub fn said(&self) -> String {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()

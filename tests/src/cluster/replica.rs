@@ -79,9 +79,9 @@ impl Replica {
 }
 
 /// Makes a tenant; answers a token that may do everything in it.
-pub(super) fn init_admin(database: &Database, state_dir: &Path) -> String {
+pub(super) fn init_admin(database: &Database, state_dir: &Path, tenant: &str) -> String {
     let mut command = programs::command("better-compute");
-    command.args(["server", "init-admin", "--tenant", "test", "--database-url", &database.url()]);
+    command.args(["server", "init-admin", "--tenant", tenant, "--database-url", &database.url()]);
     let said = programs::run(command.arg("--state-dir").arg(state_dir));
     assert_eq!(said.code, Some(0), "{said:?}");
     said.out.trim().to_owned()
