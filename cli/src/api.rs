@@ -84,10 +84,10 @@ fn schema(description: &Value, method: &str) -> anyhow::Result<Value> {
         return Ok(resolved(description, body).clone());
     }
     if path["post"].is_object() {
-        match path["post"]["requestBody"].is_object() {
-            true => bail!("{method} does not take JSON; for kinds.register use `better-compute kind push`"),
-            false => return Ok(json!({})),
+        if path["post"]["requestBody"].is_object() {
+            bail!("{method} does not take JSON; for kinds.register use `better-compute kind push`");
         }
+        return Ok(json!({}));
     }
     if path.is_object() {
         bail!("{method} is a stream; use `better-compute events watch`");

@@ -29,7 +29,7 @@ enum Command {
     /// Start everything on this machine to try it: database, control plane, and this machine as a node
     Dev(Dev),
     /// Run the control plane
-    Server(Server),
+    Server(Box<Server>),
     /// Queue a command for a node, and wait for what comes of it
     Run(Run),
     /// List, show, watch, cancel and explain commands

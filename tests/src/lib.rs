@@ -1,7 +1,9 @@
-//! The harness of the tests that need more than one crate: the built kinds, kinds made by hand, and runs with a scripted node.
+//! The harness of the tests that need more than one crate: the built kinds, kinds made by hand, runs with a scripted node, and
+//! clusters of real processes.
 //!
-//! **Invariant:** nothing here sleeps or reads a clock: a test says what happens and awaits it.
+//! **Invariant:** nothing here waits for time to pass or decides by a clock: a test says what happens and awaits it.
 
+pub mod cluster;
 pub mod hand_made;
 pub mod journal;
 pub mod machine;

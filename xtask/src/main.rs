@@ -20,8 +20,12 @@ enum Task {
     Setup,
     /// Build every kind of this repository into plugins/dist
     Plugins,
-    /// The main job: build all, and run the kinds on this machine and on a simulated GPU node
-    Dev,
+    /// The main job: build what is needed, then `better-compute dev`: a control plane, and this machine as its node
+    Dev {
+        /// Passed on to `better-compute dev`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Set up, build and run every test
     Test {
         /// Passed on to nextest, for example a test's name
@@ -57,7 +61,7 @@ fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Setup => setup::run(&shell),
         Task::Plugins => plugins::build(&shell).map(drop),
-        Task::Dev => dev::run(&shell),
+        Task::Dev { args } => dev::run(&shell, &args),
         Task::Test { filter } => test::run(&shell, &filter),
         Task::Bench { args } => {
             plugins::build(&shell)?;

@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 use crate::root;
 
 /// Folders with a kind.toml. Those outside `plugins` are guests for tests and benchmarks.
-const FOLDERS: [&str; 3] = ["plugins", "tests/hostile", "bench/kinds"];
+const FOLDERS: [&str; 4] = ["plugins", "tests/hostile", "tests/kinds", "bench/kinds"];
 
 /// Builds them; answers where they are.
 pub(crate) fn build(shell: &Shell) -> anyhow::Result<PathBuf> {

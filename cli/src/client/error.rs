@@ -104,7 +104,7 @@ impl fmt::Display for CallError {
             Self::Refused(refusal) => write!(f, "{refusal}")?,
             Self::Unreachable { url, source, .. } => write!(f, "no answer from {url}: {}", innermost(source))?,
             Self::Foreign { url, status, why } => {
-                write!(f, "{url} does not answer as the API does (HTTP {status}): {why}")?
+                write!(f, "{url} does not answer as the API does (HTTP {status}): {why}")?;
             }
         }
         match self.remedy() {

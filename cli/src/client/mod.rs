@@ -31,7 +31,7 @@ const BACKOFF: Backoff = Backoff { min: Duration::from_millis(200), max: Duratio
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same for sending a component, which can be large.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Most items that the API gives in one page.
 const PAGE: u32 = 200;

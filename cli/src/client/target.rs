@@ -52,7 +52,11 @@ pub struct Target {
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
-        f.debug_struct("Target").field("url", &self.url).field("token", &token).field("tenant", &self.tenant).finish()
+        f.debug_struct("Target")
+            .field("url", &self.url)
+            .field("token", &token)
+            .field("tenant", &self.tenant)
+            .finish_non_exhaustive()
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
 
     const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH.saturating_add(time::Duration::days(20_000));
 
-    fn seen(id: u8, change: Value) -> Seen {
+    fn seen(id: u8, change: &Value) -> Seen {
         let mut document = json!({
             "id": format!("cmd_{id}"), "tenantId": "tenant_1", "nodeId": "node_1", "seq": id, "kind": "logs.collect",
             "kindDigest": "ab", "lane": "bulk", "state": "pending", "reason": "", "payload": {}, "idempotencyKey": "api:1",
@@ -141,7 +141,7 @@ mod tests {
         serde_json::from_value(document).expect("a command")
     }
 
-    fn node(change: Value) -> Node {
+    fn node(change: &Value) -> Node {
         let mut document = json!({
             "id": "node_1", "tenantId": "tenant_1", "name": "gpu-17", "labels": {}, "role": "host", "incarnation": 1,
             "connected": true, "sessionEpoch": 4, "createdAt": "2024-10-01T00:00:00Z",
@@ -154,46 +154,46 @@ mod tests {
 
     #[test]
     fn every_way_to_wait_and_to_end_is_said_in_words() {
-        let connected = || Around { node: Some(node(json!({}))), in_flight: Vec::new() };
+        let connected = || Around { node: Some(node(&json!({}))), in_flight: Vec::new() };
         let away = Around {
-            node: Some(node(json!({ "connected": false, "lastHelloAt": "2024-10-03T21:00:00Z" }))),
+            node: Some(node(&json!({ "connected": false, "lastHelloAt": "2024-10-03T21:00:00Z" }))),
             ..Around::default()
         };
-        let never = Around { node: Some(node(json!({ "connected": false }))), ..Around::default() };
-        let flying = |id| seen(id, json!({ "state": "running" }));
-        let other_lane = seen(3, json!({ "state": "running", "lane": "control" }));
+        let never = Around { node: Some(node(&json!({ "connected": false }))), ..Around::default() };
+        let flying = |id| seen(id, &json!({ "state": "running" }));
+        let other_lane = seen(3, &json!({ "state": "running", "lane": "control" }));
         let full = Around { in_flight: vec![flying(1), flying(2), other_lane.clone()], ..connected() };
         let not_full = Around { in_flight: vec![flying(1), other_lane], ..connected() };
         let result = json!({ "message": "GPU 3 is used by 4242" });
         let cases = [
-            ("about to be sent", seen(9, json!({})), not_full),
-            ("node away", seen(9, json!({})), away.clone()),
-            ("node never there", seen(9, json!({})), never),
-            ("lane full", seen(9, json!({})), full),
-            ("not before", seen(9, json!({ "notBefore": "2024-10-04T00:00:12Z" })), connected()),
-            ("approval", seen(9, json!({ "awaitingApproval": true, "batchId": "batch_7" })), connected()),
-            ("deadline over", seen(9, json!({ "notAfter": "2024-10-03T23:59:58Z" })), connected()),
-            ("sent", seen(9, json!({ "state": "dispatched" })), away),
-            ("acked", seen(9, json!({ "state": "acked" })), connected()),
+            ("about to be sent", seen(9, &json!({})), not_full),
+            ("node away", seen(9, &json!({})), away.clone()),
+            ("node never there", seen(9, &json!({})), never),
+            ("lane full", seen(9, &json!({})), full),
+            ("not before", seen(9, &json!({ "notBefore": "2024-10-04T00:00:12Z" })), connected()),
+            ("approval", seen(9, &json!({ "awaitingApproval": true, "batchId": "batch_7" })), connected()),
+            ("deadline over", seen(9, &json!({ "notAfter": "2024-10-03T23:59:58Z" })), connected()),
+            ("sent", seen(9, &json!({ "state": "dispatched" })), away),
+            ("acked", seen(9, &json!({ "state": "acked" })), connected()),
             (
                 "to stop",
-                seen(9, json!({ "state": "running", "cancelRequestedAt": "2024-10-03T23:59:55Z" })),
+                seen(9, &json!({ "state": "running", "cancelRequestedAt": "2024-10-03T23:59:55Z" })),
                 connected(),
             ),
-            ("rejected", seen(9, json!({ "state": "rejected", "reason": "NO_SPACE" })), Around::default()),
+            ("rejected", seen(9, &json!({ "state": "rejected", "reason": "NO_SPACE" })), Around::default()),
             (
                 "failed",
                 seen(
                     9,
-                    json!({ "state": "failed", "reason": "guest-failure", "result": result,
+                    &json!({ "state": "failed", "reason": "guest-failure", "result": result,
                             "settledAt": "2024-10-03T23:59:59Z" }),
                 ),
                 Around::default(),
             ),
-            ("expired", seen(9, json!({ "state": "expired", "reason": "not_after" })), Around::default()),
-            ("succeeded", seen(9, json!({ "state": "succeeded" })), Around::default()),
-            ("newer reason", seen(9, json!({ "state": "failed", "reason": "sunspots" })), Around::default()),
-            ("newer state", seen(9, json!({ "state": "paused" })), Around::default()),
+            ("expired", seen(9, &json!({ "state": "expired", "reason": "not_after" })), Around::default()),
+            ("succeeded", seen(9, &json!({ "state": "succeeded" })), Around::default()),
+            ("newer reason", seen(9, &json!({ "state": "failed", "reason": "sunspots" })), Around::default()),
+            ("newer state", seen(9, &json!({ "state": "paused" })), Around::default()),
         ];
         let said =
             cases.map(|(title, seen, around)| format!("{title}:\n  {}", explain(&seen, &around, NOW).join("\n  ")));

@@ -29,7 +29,7 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { poll: Duration::from_secs(3), lost_after: Duration::from_secs(60), wait: None }
+        Self { poll: Duration::from_secs(3), lost_after: Duration::from_mins(1), wait: None }
     }
 }
 

@@ -35,8 +35,11 @@ impl Progress {
         Self { bar: None, last: String::new(), quiet: true }
     }
 
-    /// Shows where the command stands.
+    /// Shows where the command stands. How it ended is a result, which is shown elsewhere.
     pub fn stands(&mut self, seen: &Seen) {
+        if seen.is_over() {
+            return;
+        }
         let stop = if seen.command.cancel_requested_at.is_some() { ", to stop" } else { "" };
         self.show(format!("{}{stop}", seen.line()));
     }

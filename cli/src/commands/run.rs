@@ -147,17 +147,17 @@ fn print(followed: &Followed, reference: &CommandRef, output: Output) {
 /// What to do when a wait ended before the command did.
 fn advice(ending: Ending, reference: &CommandRef) -> Option<String> {
     let CommandRef { node_id, command_id, .. } = reference;
-    let goes_on = |why: &str| {
+    let go_on = |how_it_is: &str| {
         format!(
-            "{why}; the command goes on.\n  to watch it:   better-compute commands watch {command_id} --node {node_id}\n  \
+            "{how_it_is}\n  to watch it:   better-compute commands watch {command_id} --node {node_id}\n  \
              to cancel it:  better-compute commands cancel {command_id} --node {node_id}"
         )
     };
     match ending {
-        Ending::Interrupted => Some(goes_on("stopped waiting")),
-        Ending::TimedOut => Some(goes_on("the wait timed out")),
-        Ending::Unknown => Some(goes_on("contact was lost, and how it ended is not known")),
-        Ending::AwaitsApproval => Some(goes_on("it awaits the approval of its batch")),
+        Ending::Interrupted => Some(go_on("stopped waiting; the command goes on.")),
+        Ending::TimedOut => Some(go_on("the wait timed out; the command goes on.")),
+        Ending::Unknown => Some(go_on("what becomes of it is not known here; it may go on.")),
+        Ending::AwaitsApproval => Some(go_on("it is held until its batch is approved.")),
         Ending::Stands(_) | Ending::Queued => None,
     }
 }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn deadlines_are_whole_seconds() {
-        assert_eq!(whole_seconds(Duration::from_secs(600)).ok(), Some(600));
+        assert_eq!(whole_seconds(Duration::from_mins(10)).ok(), Some(600));
         assert!(whole_seconds(Duration::from_millis(10_500)).is_err());
         assert!(whole_seconds(Duration::MAX).is_err());
     }

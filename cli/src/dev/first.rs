@@ -24,7 +24,7 @@ use crate::exit::Ending;
 use crate::{output, shell, sibling};
 
 /// How long a node on this machine may take to connect.
-const CONNECT: Duration = Duration::from_secs(60);
+const CONNECT: Duration = Duration::from_mins(1);
 
 /// Registers the kinds, active and open to everybody who may run commands.
 pub(super) async fn register(client: &Client, kinds: &[KindFile]) -> anyhow::Result<()> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use bc_host::server::Listeners;
+use bc_host::world::World;
 use clap::Args;
 use sqlx::PgPool;
 use tokio::net::TcpListener;
@@ -122,7 +123,7 @@ impl Dev {
         asked: &CancellationToken,
     ) -> anyhow::Result<u8> {
         let client = Arc::new(admin(layout, pool, url).await?);
-        let kinds = layout.kinds(self.kinds.as_deref())?;
+        let kinds = Layout::kinds(self.kinds.as_deref())?;
         first::register(&client, &kinds).await?;
         let gpus = layout.prepare_node(gateway_url, &kinds, self.simulated_nvml.as_deref()).await?;
         let node = first::join(&client, layout, gateway_url).await?;
@@ -187,7 +188,7 @@ async fn admin(layout: &Layout, pool: &PgPool, url: &str) -> anyhow::Result<Clie
             Err(error) => return Err(error.into()),
         }
     }
-    let (tenant, token) = bc_host::api::bootstrap::admin(pool, TENANT, shell::random(), shell::now()).await?;
+    let (tenant, token) = bc_host::api::bootstrap::admin(pool, TENANT, &World::real()).await?;
     let path = layout.token();
     contexts::write_private(&path, token.as_bytes())
         .with_context(|| format!("{} cannot be written", path.display()))?;

@@ -61,12 +61,12 @@ mod tests {
     fn replicas_that_start_together_share_one_authority() {
         let folder = tempfile::tempdir().expect("a folder");
         let open = |serial: u8| open(folder.path(), [serial; 16], NOW).expect("an authority");
-        let made: Vec<_> = std::thread::scope(|scope| {
+        let certificates: Vec<_> = std::thread::scope(|scope| {
             let replicas: Vec<_> = (1..=4).map(|serial| scope.spawn(move || open(serial))).collect();
             replicas.into_iter().map(|it| it.join().expect("no panic").certificate_der().to_vec()).collect()
         });
-        assert!(made.iter().all(|certificate| *certificate == made[0]));
-        assert_eq!(open(9).certificate_der(), made[0]);
+        assert!(certificates.iter().all(|it| *it == certificates[0]));
+        assert_eq!(open(9).certificate_der(), certificates[0]);
         let mode = fs::metadata(folder.path().join("authority.key")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -96,6 +96,16 @@ pub(super) struct Decided {
 impl Settings {
     /// Reads the file, if one is named, and decides.
     pub(super) fn decide(self) -> anyhow::Result<Decided> {
+        self.merged()?.checked(&hex::encode(shell::random::<4>()))
+    }
+
+    /// Decides on the database alone.
+    pub(super) fn database(self) -> anyhow::Result<Database> {
+        let Self { database_url, private_postgres, .. } = self.merged()?;
+        database(database_url, private_postgres)
+    }
+
+    fn merged(self) -> anyhow::Result<Self> {
         let file = match &self.config {
             Some(path) => {
                 let name = path.display();
@@ -104,7 +114,7 @@ impl Settings {
             }
             None => Self::default(),
         };
-        self.over(file).checked(&hex::encode(shell::random::<4>()))
+        Ok(self.over(file))
     }
 
     /// These settings, and where they say nothing, the file's.
@@ -130,14 +140,7 @@ impl Settings {
     }
 
     fn checked(self, random: &str) -> anyhow::Result<Decided> {
-        let database = match (self.database_url, self.private_postgres) {
-            (Some(url), None) => Database::Url(url),
-            (None, Some(folder)) => Database::Private(folder),
-            (Some(_), Some(_)) => bail!("--database-url and --private-postgres exclude each other"),
-            (None, None) => {
-                bail!("name a database with --database-url or DATABASE_URL, or start one with --private-postgres DIR")
-            }
-        };
+        let database = database(self.database_url, self.private_postgres)?;
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let api_listen = self.api_listen.unwrap_or(SocketAddr::new(local, 7070));
         if !api_listen.ip().is_loopback() && !self.insecure_http {
@@ -162,6 +165,18 @@ impl Settings {
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
         };
         Ok(Decided { database, api_listen, gateway_listen, state_dir: self.state_dir, gateway_host: host, config })
+    }
+}
+
+/// One of the two, and not both.
+fn database(url: Option<String>, folder: Option<PathBuf>) -> anyhow::Result<Database> {
+    match (url, folder) {
+        (Some(url), None) => Ok(Database::Url(url)),
+        (None, Some(folder)) => Ok(Database::Private(folder)),
+        (Some(_), Some(_)) => bail!("--database-url and --private-postgres exclude each other"),
+        (None, None) => {
+            bail!("name a database with --database-url or DATABASE_URL, or start one with --private-postgres DIR")
+        }
     }
 }
 
@@ -206,7 +221,7 @@ mod tests {
         assert_eq!(decided.database, Database::Url("postgres:///x".into()));
         assert_eq!(decided.api_listen.port(), 2);
         assert_eq!(decided.config.gateway_url, "https://gw.example:7071");
-        assert_eq!((decided.config.max_payload_bytes, decided.config.drain), (2 << 20, Duration::from_secs(60)));
+        assert_eq!((decided.config.max_payload_bytes, decided.config.drain), (2 << 20, Duration::from_mins(1)));
         assert_eq!(decided.config.replica, "replica-r");
         assert!(toml::from_str::<Settings>("api-liste = 'x'").is_err());
     }

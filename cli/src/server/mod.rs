@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use bc_host::postgres::PrivatePostgres;
 use bc_host::server::Listeners;
 use bc_host::store;
+use bc_host::world::World;
 use clap::{Args, Subcommand};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -61,17 +62,15 @@ impl Server {
         match self.action {
             None => {
                 let decided = self.settings.decide()?;
-                let database = Database::start(&decided)?;
+                let database = Database::start(&decided.database)?;
                 crate::block_on(serve(decided, &database))?;
                 database.stop()?;
             }
             Some(Action::InitAdmin(init)) => {
-                let decided = init.settings.decide()?;
-                let database = Database::start(&decided)?;
+                let database = Database::start(&init.settings.database()?)?;
                 let token = crate::block_on(async {
                     let pool = database.connect().await?;
-                    let (tenant, token) =
-                        bc_host::api::bootstrap::admin(&pool, &init.tenant, shell::random(), shell::now()).await?;
+                    let (tenant, token) = bc_host::api::bootstrap::admin(&pool, &init.tenant, &World::real()).await?;
                     output::complain(&format!("tenant {} is {tenant}", init.tenant));
                     pool.close().await;
                     anyhow::Ok(token)
@@ -98,8 +97,8 @@ pub struct Database {
 
 impl Database {
     /// Starts a private server, unless a URL names another.
-    fn start(decided: &Decided) -> anyhow::Result<Self> {
-        match &decided.database {
+    fn start(database: &config::Database) -> anyhow::Result<Self> {
+        match database {
             config::Database::Url(url) => {
                 // The URL may hold a password, so it is not repeated.
                 let options =

@@ -195,7 +195,9 @@ async fn openapi(State(inner): State<Arc<Inner>>) -> Response {
 
 /// An error as the API writes it.
 pub(crate) fn refusal(code: &str, details: Value) -> Value {
-    json!({ "error": { "code": code, "message": "the test says so", "details": details } })
+    let mut document = json!({ "error": { "code": code, "message": "the test says so" } });
+    document["error"]["details"] = details;
+    document
 }
 
 /// The id of the node that tests speak of.

@@ -41,7 +41,7 @@ async fn contact_that_is_lost_for_a_moment_is_waited_for() {
         1 => (503, refusal("UNAVAILABLE", Value::Null)),
         _ => (200, command("failed", json!({ "reason": "trap" }))),
     });
-    let pace = Pace { lost_after: Duration::from_secs(60), ..PACE };
+    let pace = Pace { lost_after: Duration::from_mins(1), ..PACE };
     let followed = wait(&fake.await, pace, std::future::pending()).await;
     assert_eq!(followed.ending, Ending::Stands(State::Failed));
 }

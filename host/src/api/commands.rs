@@ -21,7 +21,7 @@ use super::error::Failure;
 use super::extract::{Body, Rules};
 use super::openapi::Errors;
 use super::types::{self, Code, CommandRef, ListCommands, Page, RunCommand};
-use super::{App, cursor, shell};
+use super::{App, cursor};
 use crate::bus::Signal;
 use crate::queue::cancel::Cancellation;
 use crate::queue::enqueue::{NewCommand, Outcome};
@@ -65,7 +65,7 @@ pub(super) async fn run(
     validate(&kind, &asked.payload).await?;
     let now = app.now();
     let command = NewCommand {
-        id: CommandId::from_uuid(shell::uuid()),
+        id: CommandId::from_uuid(app.world.uuid()),
         node,
         idempotency_key: asked.key,
         kind_digest: digest,

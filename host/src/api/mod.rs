@@ -14,7 +14,6 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod outbox;
-pub mod shell;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -44,6 +43,7 @@ use self::types::Code;
 use crate::bus::Bus;
 use crate::registry::Registry;
 use crate::server::Config;
+use crate::world::World;
 
 /// How many items a page has where nothing is said.
 const DEFAULT_PAGE: u32 = 100;
@@ -66,8 +66,8 @@ pub struct Parts {
     pub registry: Registry,
     /// SHA-256 of the node authority's certificate, DER: join tokens carry it.
     pub authority_sha256: [u8; 32],
-    /// The clock: [`shell::now`], but for tests.
-    pub clock: fn() -> OffsetDateTime,
+    /// The clock, and randomness.
+    pub world: World,
     /// When streams end.
     pub stop: CancellationToken,
 }
@@ -100,7 +100,7 @@ impl App {
     }
 
     fn now(&self) -> OffsetDateTime {
-        (self.clock)()
+        self.world.now()
     }
 }
 

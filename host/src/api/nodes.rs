@@ -14,7 +14,7 @@ use super::error::Failure;
 use super::extract::{Body, Rules};
 use super::openapi::Errors;
 use super::types::{self, CreateJoinToken, JoinToken, LabelNode, ListNodes, NodeRef, Page};
-use super::{App, cursor, shell};
+use super::{App, cursor};
 use crate::bus::Signal;
 use crate::queue::life;
 use crate::store::code;
@@ -185,7 +185,7 @@ pub(super) async fn create_join_token(
         let found = nodes::find(&mut db, tenant, node).await?;
         found.ok_or_else(|| Failure::not_found("node", node))?;
     }
-    let secret = hex::encode(shell::entropy());
+    let secret = hex::encode(app.world.bytes::<32>());
     let expires_at = now + Duration::seconds(i64::from(life));
     let hash = join_tokens::hash(&secret);
     let new = NewJoinToken { hash, tenant, node, allowed_kinds: ask.allowed_kinds, expires_at };

@@ -27,6 +27,7 @@ use crate::bus::Bus;
 use crate::registry::Registry;
 use crate::server::Config;
 use crate::testing::{Fleet, at};
+use crate::world::World;
 
 /// The largest payload here, bytes.
 pub(super) const MAX_PAYLOAD: usize = 4096;
@@ -68,10 +69,15 @@ impl Answer {
     }
 }
 
+/// A world that stands still at a time, and whose randomness is one byte over and over.
+fn fixed(byte: u8, seconds: i64) -> World {
+    World::new(move || at(seconds), move |bytes| bytes.fill(byte))
+}
+
 impl Api {
     pub(super) async fn new() -> Self {
         let fleet = Fleet::new().await;
-        let (tenant, token) = bootstrap::admin(&fleet.pool, "a tenant", [1; 32], at(0)).await.expect("a database");
+        let (tenant, token) = bootstrap::admin(&fleet.pool, "a tenant", &fixed(1, 0)).await.expect("a database");
         assert_eq!(tenant, fleet.tenant, "the tenant of that name");
         let config = Config {
             replica: "test".into(),
@@ -87,7 +93,7 @@ impl Api {
             config,
             registry: Registry::new(ENGINE.clone()),
             authority_sha256: [0xab; 32],
-            clock: || at(100),
+            world: World::new(|| at(100), |bytes| getrandom::fill(bytes).expect("the kernel gives random bytes")),
             stop: CancellationToken::new(),
         });
         Self { fleet, app, token }

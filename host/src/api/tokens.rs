@@ -10,12 +10,12 @@ use serde_json::json;
 use sqlx::Connection as _;
 use time::Duration;
 
+use super::App;
 use super::auth::{self, Caller, TOKENS_WRITE};
 use super::error::Failure;
 use super::extract::{Body, Rules};
 use super::openapi::Errors;
 use super::types::{self, Code, CreateToken, ListTokens, NewToken, Page, TokenRef};
-use super::{App, shell};
 use crate::store::tokens::{self, Name};
 use crate::store::{grants, identities};
 
@@ -50,11 +50,11 @@ pub(super) async fn create(
     rules.check()?;
     caller.on_tenant(TOKENS_WRITE, tenant)?;
     let now = app.now();
-    let token = auth::token(shell::entropy());
+    let token = auth::token(app.world.bytes());
     let hash = auth::hash(&token);
     let mut db = app.db().await?;
     let mut tx = db.begin().await?;
-    let identity = identities::ensure(&mut tx, shell::uuid(), tenant, &ask.identity, now).await?;
+    let identity = identities::ensure(&mut tx, app.world.uuid(), tenant, &ask.identity, now).await?;
     if identity.is_disabled {
         return Err(Failure::state("identity-disabled", format!("identity: {} is disabled", ask.identity)));
     }

@@ -157,6 +157,9 @@ impl Columns {
     /// Inserts what has no command yet. The counters are advanced in the order of the nodes' ids, so that two of these do
     /// not wait for each other.
     async fn insert(&self, db: &mut PgConnection, now: OffsetDateTime) -> Result<Vec<Inserted>, Error> {
+        if self.ids.len() == 1 {
+            return self.insert_one(db, now).await;
+        }
         let rows = sqlx::query_as!(
             Inserted,
             r#"
@@ -220,6 +223,51 @@ impl Columns {
             &self.min_generations as &[Option<i64>],
             &self.not_afters,
             &self.held,
+            now,
+        )
+        .fetch_all(db)
+        .await?;
+        Ok(rows)
+    }
+
+    /// The same for one command, which most are: without arrays and groups the database has less to set up (benchmarks, A1).
+    async fn insert_one(&self, db: &mut PgConnection, now: OffsetDateTime) -> Result<Vec<Inserted>, Error> {
+        let rows = sqlx::query_as!(
+            Inserted,
+            r#"
+            with counted as (
+                update node_sequences s set next_cmd_seq = s.next_cmd_seq + 1
+                from nodes n, kinds k
+                where s.node_id = $2 and n.id = $2 and n.deleted_at is null and k.digest = $4 and k.status <> 'withdrawn'
+                  and not exists (select from commands c where c.node_id = $2 and c.idempotency_key = $3)
+                returning s.next_cmd_seq - 1 as seq, n.tenant_id, n.incarnation, k.name, k.lane, k.traits
+            ), inserted as (
+                insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
+                                      payload_hash, incarnation, min_generation, not_after, created_at)
+                select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10
+                from counted
+                on conflict (node_id, idempotency_key) do nothing
+                returning tenant_id, kind, seq
+            ), queued as (
+                insert into ready (node_id, lane, seq, not_before, not_after, only_incarnation)
+                select $2, c.lane, c.seq, case when $9 then 'infinity'::timestamptz else '-infinity' end, $8,
+                       case when 'destructive' = any(c.traits) then c.incarnation end
+                from inserted join counted c using (seq)
+            ), said as (
+                insert into events (tenant_id, node_id, command_id, topic, body, at)
+                select tenant_id, $2, $1, 'node.command.queued', jsonb_build_object('kind', kind, 'seq', seq), $10
+                from inserted
+            )
+            select $1::uuid as "id!", seq as "seq!" from inserted"#,
+            self.ids[0],
+            self.nodes[0],
+            self.keys[0],
+            self.digests[0],
+            self.payloads[0],
+            self.hashes[0],
+            self.min_generations[0],
+            self.not_afters[0],
+            !self.held.is_empty(),
             now,
         )
         .fetch_all(db)

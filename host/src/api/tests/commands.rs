@@ -249,7 +249,8 @@ async fn what_a_tenant_does_not_have_is_not_found() {
     let node = api.fleet.node().await;
     api.kind("diag.nvml").await;
     let run = api.call("commands.run", api.ask(&node, "diag.nvml", "k")).await.ok();
-    let (_, stranger) = super::bootstrap::admin(&api.fleet.pool, "another", [2; 32], at(0)).await.expect("a database");
+    let (_, stranger) =
+        super::bootstrap::admin(&api.fleet.pool, "another", &super::fixed(2, 0)).await.expect("a database");
     let their_tenant = api.call_as(&stranger, "tokens.whoami", json!({})).await.ok()["tenantId"].clone();
     let reference = json!({ "tenantId": api.tenant(), "nodeId": node.to_string(), "commandId": run["id"] });
     let unknown = CommandId::from_uuid(Uuid::from_u128(7)).to_string();

@@ -103,7 +103,8 @@ async fn nobody_gives_what_they_do_not_have() {
 #[tokio::test]
 async fn another_tenants_tokens_do_not_exist() {
     let api = Api::new().await;
-    let (other, stranger) = bootstrap::admin(&api.fleet.pool, "another", [2; 32], at(0)).await.expect("a database");
+    let (other, stranger) =
+        bootstrap::admin(&api.fleet.pool, "another", &super::fixed(2, 0)).await.expect("a database");
     let theirs = json!({ "tenantId": other.to_string(), "id": auth::id(&auth::hash(&stranger)) });
     assert_eq!(api.call("tokens.revoke", theirs.clone()).await.code(), "NOT_FOUND");
     let mine = with(theirs, json!({ "tenantId": api.tenant() }));
@@ -116,9 +117,9 @@ async fn another_tenants_tokens_do_not_exist() {
 #[tokio::test]
 async fn bootstrapping_again_adds_a_token_and_changes_nothing_else() {
     let api = Api::new().await;
-    let again = bootstrap::admin(&api.fleet.pool, "a tenant", [1; 32], at(9)).await.expect("a database");
+    let again = bootstrap::admin(&api.fleet.pool, "a tenant", &super::fixed(1, 9)).await.expect("a database");
     assert_eq!(again, (api.fleet.tenant, api.token.clone()));
-    let (tenant, token) = bootstrap::admin(&api.fleet.pool, "a tenant", [3; 32], at(9)).await.expect("a database");
+    let (tenant, token) = bootstrap::admin(&api.fleet.pool, "a tenant", &super::fixed(3, 9)).await.expect("a database");
     assert_eq!(tenant, api.fleet.tenant);
     assert_eq!(api.call_as(&token, "tokens.whoami", json!({})).await, api.call("tokens.whoami", json!({})).await,);
 }

@@ -1,0 +1,6 @@
+//! Real processes, killed at any moment, over a kind that is counted on disk.
+//!
+//! **Invariant:** a test says what is killed and when, and awaits what must follow; nothing is guessed by time.
+
+mod crash_points;
+mod harness;

@@ -1,0 +1,88 @@
+//! A replica of the control plane: `better-compute server`.
+//!
+//! **Invariant:** a replica keeps its ports over its restarts, so that nodes and clients find it again.
+
+use std::path::{Path, PathBuf};
+
+use super::database::Database;
+use super::free_port;
+use super::process::Process;
+use crate::programs;
+
+/// What it says when it listens.
+const SERVES: &str = "the control plane serves";
+
+/// A replica.
+pub struct Replica {
+    name: String,
+    database_url: String,
+    state_dir: PathBuf,
+    api_port: u16,
+    gateway_port: u16,
+    process: Option<Process>,
+}
+
+impl Replica {
+    /// Starts one and waits until it serves.
+    pub(super) async fn start(index: usize, database: &Database, state_dir: &Path) -> Self {
+        let mut replica = Self {
+            name: format!("replica-{index}"),
+            database_url: database.url(),
+            state_dir: state_dir.to_owned(),
+            api_port: free_port(),
+            gateway_port: free_port(),
+            process: None,
+        };
+        replica.restart().await;
+        replica
+    }
+
+    /// Where its API is.
+    pub fn api_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.api_port)
+    }
+
+    /// Where nodes find it.
+    pub fn gateway_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.gateway_port)
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("it runs")
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts it on its ports and waits until it serves.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn restart(&mut self) {
+        self.kill();
+        let mut command = programs::command("better-compute");
+        command.args(["server", "--database-url", &self.database_url, "--replica", &self.name, "--drain", "1s"]);
+        command.arg("--state-dir").arg(&self.state_dir);
+        command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
+        command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
+        command.env("RUST_LOG", "info");
+        let mut process = Process::start(&self.name, &mut command);
+        process.has_said(SERVES).await;
+        self.process = Some(process);
+    }
+}
+
+/// Makes a tenant; answers a token that may do everything in it.
+pub(super) fn init_admin(database: &Database, state_dir: &Path) -> String {
+    let mut command = programs::command("better-compute");
+    command.args(["server", "init-admin", "--tenant", "test", "--database-url", &database.url()]);
+    let said = programs::run(command.arg("--state-dir").arg(state_dir));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.out.trim().to_owned()
+}
