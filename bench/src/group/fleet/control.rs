@@ -56,10 +56,11 @@ impl Control {
         kind: &Path,
     ) -> anyhow::Result<Self> {
         let options = site.database(name).await?;
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(options.clone()).await?;
+        let pool =
+            PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;
         store::migrate(&pool).await?;
         let world = World::real();
-        let (tenant, token) = bootstrap::admin(&pool, "bench", world.bytes(), world.now()).await?;
+        let (tenant, token) = bootstrap::admin(&pool, "bench", &world).await?;
         let authority = Arc::new(Authority::create(world.bytes(), world.now())?.0);
         let stop = CancellationToken::new();
         let mut replicas = Vec::with_capacity(count);
@@ -78,7 +79,8 @@ impl Control {
                 drain: Duration::from_millis(100),
                 cache_dir: folder.join(format!("{name}-cache")),
             };
-            let own = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(options.clone()).await?;
+            let own =
+                PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;
             let task = tokio::spawn(server::run(config, own, authority.clone(), listeners, stop.clone()));
             let (token, tenant) = (Some(token.clone()), Some(tenant.to_string()));
             let client = Client::new(Target { url, token, tenant, ca_file: None }, Patience::default())?;

@@ -15,8 +15,8 @@ mod sessions;
 mod settle;
 
 pub(crate) use self::crowd::Crowd;
-pub(crate) use self::daemon::Bcd;
 pub(super) use self::crowd::sessions;
+pub(crate) use self::daemon::Bcd;
 pub(super) use self::idle::figures as idle;
 pub(super) use self::rates::throughput;
 pub(super) use self::settle::figures as settle;

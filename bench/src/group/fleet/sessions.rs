@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use bc_host::bus::{Bus, Signal};
 use bc_host::gateway::{Caller, Gateway, HEARTBEAT, Outbox, Settings};
+use bc_host::loops;
 use bc_host::pki::{Authority, Peer};
 use bc_host::queue::enqueue::{NewCommand, Outcome};
 use bc_host::queue::enqueue_many;
@@ -18,7 +19,6 @@ use bc_host::store::node_certificates::NewCertificate;
 use bc_host::store::nodes::NewNode;
 use bc_host::store::{self, kinds, node_certificates, nodes, tenants};
 use bc_host::world::World;
-use bc_host::loops;
 use bc_proto::id::{CommandId, JournalId, NodeId, TenantId};
 use bc_proto::manifest::{Manifest, Role};
 use bc_proto::wire::v1::{self, from_node, to_node};
@@ -67,7 +67,7 @@ pub(super) struct Hall {
 impl Hall {
     /// Starts the gateway over an empty database, and enrols the nodes.
     pub(super) async fn open(database: &str, count: usize) -> anyhow::Result<Self> {
-        let options: PgConnectOptions = database.parse()?;
+        let options = store::by_keys(database.parse::<PgConnectOptions>()?);
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await?;
         store::migrate(&pool).await?;
         let world = World::real();
@@ -140,9 +140,11 @@ impl Hall {
         Ok(took)
     }
 
-    /// Has every session looked at, as the gateway does by itself every 10 s.
+    /// Has every session looked at, as the gateway does by itself every 10 s, and Postgres learn what autovacuum would tell it.
     pub(super) async fn reconcile(&self) -> anyhow::Result<()> {
-        Ok(self.gateway.reconcile().await?)
+        self.gateway.reconcile().await?;
+        sqlx::raw_sql("analyze nodes").execute(&self.pool).await?;
+        Ok(())
     }
 
     /// Waits until the gateway holds no session.
