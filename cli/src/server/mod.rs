@@ -118,7 +118,8 @@ impl Database {
 
     /// Connects, and brings the schema up to date.
     pub async fn connect(&self) -> anyhow::Result<PgPool> {
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(self.options.clone()).await;
+        let options = store::by_keys(self.options.clone());
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await;
         let pool = pool.context("the database cannot be reached")?;
         store::migrate(&pool).await.context("the database's schema cannot be brought up to date")?;
         Ok(pool)
