@@ -143,20 +143,23 @@ async fn promise_07_a_daemon_with_a_damaged_journal_starts_and_says_what_it_lost
         ("journal.sqlite", Flip(0.0)),
         ("journal.sqlite", Flip(0.01)),
         ("journal.sqlite", Flip(0.5)),
-        ("journal.sqlite-wal", Cut(0.0)),
-        ("journal.sqlite-wal", Cut(0.5)),
-        ("journal.sqlite-wal", Cut(1.0)),
+        // Not its end: a log whose last transaction is missing cannot be told from a power cut, as `log.rs` says.
         ("journal.sqlite-wal", Flip(0.0)),
+        ("journal.sqlite-wal", Flip(0.1)),
         ("journal.sqlite-wal", Flip(0.3)),
-        ("journal.sqlite-wal", Flip(0.6)),
-        ("journal.sqlite-wal", Flip(1.0)),
+        ("journal.sqlite-wal", Flip(0.5)),
     ]
     .into_iter()
     .enumerate()
     {
-        let gpu = u32::try_from(case % 8).expect("few");
+        let gpu = u32::try_from(case % 7).expect("few");
         let (count, aside) = (node.count(gpu), set_aside(node));
         let key = format!("{file} {damage:?}");
+        // Transactions of others, for the log to be about more than this command.
+        for earlier in 0..4 {
+            let command = api.run(&node.id, COUNT.name, &format!("{key} {earlier}"), Node::counted(7, 0)).await;
+            assert_eq!(api.settled(&command).await.state, "succeeded");
+        }
         let command = api.run(&node.id, COUNT.name, &key, Node::counted(gpu, 600_000)).await;
         node.has_counted(gpu, count + 1).await;
         node.kill();
@@ -170,7 +173,7 @@ async fn promise_07_a_daemon_with_a_damaged_journal_starts_and_says_what_it_lost
         assert_eq!(settled.reason, reason, "{key}: {settled:?}");
         assert_eq!(node.count(gpu), count + 1, "{key}");
     }
-    assert!(lost >= 6, "only {lost} were noticed");
+    assert!(lost >= 5, "only {lost} were noticed");
     let after = api.run(&node.id, COUNT.name, "after", Node::counted(7, 0)).await;
     assert_eq!(api.settled(&after).await.state, "succeeded");
 }

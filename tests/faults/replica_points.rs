@@ -74,6 +74,8 @@ async fn at_every_write_of_a_command(blow: Blow) {
     for (case, point) in POINTS.iter().enumerate() {
         let Cluster { api, replicas, nodes, database, .. } = &mut cluster;
         blow.prepare(&mut replicas[0], point).await;
+        // A daemon that has failed to connect waits longer and longer, and a new one does not.
+        nodes[0].start();
         let (gpu, kind) = (u32::try_from(case % 8).expect("few"), if case % 3 == 2 { COUNT_SAFE } else { COUNT });
         let before = nodes[0].count(gpu);
         // It stays long enough that its marks are written before its result.
@@ -88,6 +90,7 @@ async fn at_every_write_of_a_session(blow: Blow) {
     let mut cluster = Cluster::start(1, 1).await;
     for (gpu, point) in (0..).zip(SESSION) {
         let Cluster { api, replicas, nodes, database, .. } = &mut cluster;
+        nodes[0].start();
         let command = api.run(&nodes[0].id, COUNT.name, point, Node::counted(gpu, 300)).await;
         nodes[0].has_counted(gpu, 1).await;
         // It ends while nobody listens, or is still under way.
