@@ -62,6 +62,7 @@ impl Server {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.action {
             None => {
+                bc_host::faults::arm()?;
                 let decided = self.settings.decide()?;
                 let database = Database::start(&decided.database)?;
                 crate::block_on(serve(decided, &database))?;
