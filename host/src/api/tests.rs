@@ -82,6 +82,7 @@ impl Api {
         let config = Config {
             replica: "test".into(),
             gateway_url: "https://gateway.invalid:7000".into(),
+            gateway_hosts: Vec::new(),
             max_payload_bytes: MAX_PAYLOAD,
             max_component_bytes: 1024 * 1024,
             drain: std::time::Duration::ZERO,
