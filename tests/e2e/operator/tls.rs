@@ -38,10 +38,10 @@ async fn an_api_with_a_certificate_is_reached_by_who_trusts_it() {
         let said = programs::run(&mut server(rest));
         assert!(said.code == Some(1) && said.err.contains(why), "{said:?}");
     }
-    let mut serves = server(&["--api-tls-cert", &path("api.pem"), "--api-tls-key", &path("api.key")]);
-    let mut serves = Process::start("server", &mut serves);
-    serves.has_said("the control plane serves").await;
-    let said = serves.said();
+    let mut serving = server(&["--api-tls-cert", &path("api.pem"), "--api-tls-key", &path("api.key")]);
+    let mut replica = Process::start("server", &mut serving);
+    replica.has_said("the control plane serves").await;
+    let said = replica.said();
     let address = said.split_once("api=").and_then(|(_, rest)| rest.split_whitespace().next()).expect("it says where");
 
     let operator = Operator::new(&format!("https://{address}"), &token);
@@ -54,5 +54,5 @@ async fn an_api_with_a_certificate_is_reached_by_who_trusts_it() {
     // What join tokens name is the first host.
     let made = operator.json(&["node", "create-join-token", "--ca-file", &path("api.pem")]).await;
     assert!(made["gatewayUrl"].as_str().is_some_and(|url| url.starts_with("https://gw.example:")), "{made}");
-    assert_eq!(serves.stop().await.code(), Some(0), "{}", serves.said());
+    assert_eq!(replica.stop().await.code(), Some(0), "{}", replica.said());
 }

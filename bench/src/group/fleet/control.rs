@@ -68,12 +68,14 @@ impl Control {
             let listeners = Listeners {
                 api: TcpListener::bind("127.0.0.1:0").await?,
                 gateway: TcpListener::bind("127.0.0.1:0").await?,
+                api_tls: None,
             };
             let url = format!("http://{}", listeners.api.local_addr()?);
             let gateway = format!("https://{}", listeners.gateway.local_addr()?);
             let config = Config {
                 replica: format!("{name}-{at}"),
                 gateway_url: gateway.clone(),
+                gateway_hosts: Vec::new(),
                 max_payload_bytes: 1 << 20,
                 max_component_bytes: 64 << 20,
                 drain: Duration::from_millis(100),

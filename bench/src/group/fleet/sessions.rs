@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ pub(super) struct Hall {
     world: World,
     gateway: Gateway,
     callers: Vec<Caller>,
+    /// What each node knows to be its newest session.
+    epochs: Vec<AtomicU64>,
     _stop: DropGuard,
 }
 
@@ -80,7 +83,8 @@ impl Hall {
         let settings = Settings { replica: "crowd".into(), hosts: Vec::new(), heartbeat: HEARTBEAT };
         let gateway =
             Gateway::start(settings, pool.clone(), bus.clone(), authority, world.clone(), stop.clone()).await?;
-        Ok(Self { pool, bus, world, gateway, callers, _stop: stop.drop_guard() })
+        let epochs = callers.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { pool, bus, world, gateway, callers, epochs, _stop: stop.drop_guard() })
     }
 
     /// Opens the first so many sessions, all at once. Answers those that were welcomed, and how many were not.
@@ -103,10 +107,14 @@ impl Hall {
         let caller = self.callers[at];
         // Daemons that came at once do not live in step for long.
         let first = HEARTBEAT.mul_f64((at + 1) as f64 / self.callers.len() as f64);
-        let hello = Some(Box::new(hello(caller.peer)));
+        let epoch = &self.epochs[at];
+        let hello = Some(Box::new(hello(caller.peer, epoch.load(Ordering::Relaxed))));
         let mut outbox = self.gateway.session(caller, Frames { hello, next: Box::pin(tokio::time::sleep(first)) });
-        match next(&mut outbox).await? {
-            to_node::Frame::Welcome(_) => Ok(outbox),
+        match outbox.next().await {
+            Some(Ok(v1::ToNode { epoch: welcomed, frame: Some(to_node::Frame::Welcome(_)) })) => {
+                epoch.store(welcomed, Ordering::Relaxed);
+                Ok(outbox)
+            }
             other => bail!("no welcome: {other:?}"),
         }
     }
@@ -224,7 +232,7 @@ fn command(world: &World, node: NodeId) -> NewCommand {
     }
 }
 
-fn hello(peer: Peer) -> v1::FromNode {
+fn hello(peer: Peer, last_epoch: u64) -> v1::FromNode {
     let hello = v1::Hello {
         journal_id: JournalId::from_uuid(peer.node.uuid()).to_string(),
         boot_id: "boot".into(),
@@ -233,6 +241,7 @@ fn hello(peer: Peer) -> v1::FromNode {
         bcd_version: "1.0.0".into(),
         host_abi: "1.0.0".into(),
         kinds: vec![v1::LoadedKind { name: "bench.noop".into(), version: "1.0.0".into(), digest: KIND.to_vec() }],
+        last_epoch,
         ..v1::Hello::default()
     };
     v1::FromNode { epoch: 0, frame: Some(from_node::Frame::Hello(hello)) }
