@@ -19,6 +19,12 @@ and settled with its result, and has two events in the outbox; peers keep weaker
 a worker still held when all of a drain or a cycle was done; of ours there must be none, or the run fails. procrastinate
 drains a tenth of the jobs.
 
+B: the API and the gateway run in this program, daemons are processes of their own that join, connect by mutual TLS and keep
+their journals on the disk; all of them, their clients and Postgres share the machine. B1's floor is A5's own side plus two fsyncs
+of a page in the journal's folder, taken one by one in the same round; B2's is A4's own side. B6 gives each fleet its own database.
+The sessions of B3 and B4 speak the protocol inside one process, whose memory and CPU time are theirs and the gateway's: TLS
+and HTTP/2 come on top. B5's daemon is this program running what bcd runs; its SQLite queries are not traced.
+
 C: the ratio is (ours / floor) or (peer / ours); C3 compares by difference. Floors are raw wasmtime with the same settings, the
 peer is fork + exec of /bin/true.
 ";
@@ -127,7 +133,8 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     table.to_string()
 }
 
-fn both(samples: &Samples) -> String {
+/// The median, and p99.
+pub(crate) fn both(samples: &Samples) -> String {
     format!("{} / {}", in_words(samples.p50()), in_words(samples.p99()))
 }
 

@@ -13,6 +13,7 @@ mod group;
 mod machine;
 mod measure;
 mod node;
+mod proc;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,12 @@ enum Part {
     /// One load in this fresh process, for the group C4
     #[command(hide = true)]
     Fresh(fresh::Fresh),
+    /// bcd, for the group B
+    #[command(hide = true)]
+    Bcd(group::fleet::Bcd),
+    /// A gateway with many sessions, for the group B
+    #[command(hide = true)]
+    Crowd(group::fleet::Crowd),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -65,8 +72,11 @@ fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let arguments = Arguments::parse();
-    if let Some(Part::Fresh(fresh)) = &arguments.part {
-        return say(&fresh.measure()?);
+    match arguments.part {
+        Some(Part::Fresh(fresh)) => return say(&fresh.measure()?),
+        Some(Part::Bcd(bcd)) => return bcd.run(),
+        Some(Part::Crowd(crowd)) => return say(&crowd.measure()?),
+        None => {}
     }
     let bench = Bench::new(Extent {
         kinds: arguments.kinds,

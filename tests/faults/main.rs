@@ -3,4 +3,7 @@
 //! **Invariant:** a test says what is killed and when, and awaits what must follow; nothing is guessed by time.
 
 mod crash_points;
+mod disk;
 mod harness;
+mod lanes;
+mod replica_points;

@@ -221,6 +221,7 @@ impl World {
             server_ms: 0,
             welcomed_at: self.now,
             current: None,
+            newest: 0,
             connecting: None,
         });
         self.say(|_| format!("the daemon of node {node} begins"));

@@ -115,6 +115,14 @@ pub(crate) struct Opened {
     pub(crate) replay: Vec<(u64, bool)>,
 }
 
+/// What a hello came to.
+#[derive(Debug)]
+pub(crate) enum Greeted {
+    Open(Opened),
+    Overtaken(u64),
+    Unknown,
+}
+
 /// What a session can take in one lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
@@ -363,10 +371,13 @@ impl Database {
         }
     }
 
-    pub(crate) fn hello(&mut self, node: usize, greeting: &Greeting) -> Option<Opened> {
+    pub(crate) fn hello(&mut self, node: usize, greeting: &Greeting, last_epoch: u64) -> Greeted {
         let row = &mut self.nodes[node];
         if row.is_deleted || row.incarnation != greeting.incarnation {
-            return None;
+            return Greeted::Unknown;
+        }
+        if self.rules.compares_epochs && row.epoch != last_epoch {
+            return Greeted::Overtaken(row.epoch);
         }
         row.epoch += 1;
         row.greeting = Some(greeting.clone());
@@ -403,7 +414,7 @@ impl Database {
         }
         self.writes += 1;
         self.flush();
-        Some(Opened { epoch, below: self.settled_below(node), replay })
+        Greeted::Open(Opened { epoch, below: self.settled_below(node), replay })
     }
 
     fn flights(&self, node: usize) -> Vec<u64> {

@@ -38,6 +38,8 @@ pub(crate) struct Process {
     pub(crate) welcomed_at: u64,
     /// The session that it speaks on, and its epoch.
     pub(crate) current: Option<(u32, u64)>,
+    /// The highest epoch that it was welcomed with.
+    pub(crate) newest: u64,
     /// The session that it waits to be welcomed on.
     pub(crate) connecting: Option<u32>,
 }

@@ -11,7 +11,7 @@ use bc_proto::rules::state::Event;
 use bc_proto::wire::{Deliver, Report, Update};
 use serde_json::Value;
 
-use crate::database::{Greeting, Landed, Room};
+use crate::database::{Greeted, Greeting, Landed, Room};
 use crate::machine::{node_id, number};
 use crate::world::World;
 
@@ -33,7 +33,8 @@ pub(crate) struct Session {
 /// From a node.
 #[derive(Debug)]
 pub(crate) enum Up {
-    Hello(Greeting),
+    /// With the newest epoch that its process knows of.
+    Hello(Greeting, u64),
     Ack(u64),
     Update(Update),
 }
@@ -42,6 +43,7 @@ pub(crate) enum Up {
 #[derive(Debug)]
 pub(crate) enum Down {
     Welcome { epoch: u64, server_ms: u64, below: u64 },
+    Overtaken(u64),
     Deliver(u64, Box<Deliver>),
     Cancel(u64, u64),
     UpdateAck(u64, u64, u64),
@@ -54,11 +56,12 @@ impl World {
     pub(crate) fn connect(&mut self, node: usize) {
         let (id, replica) = (self.next_session, self.rng.u32(..2));
         self.next_session += 1;
+        let newest = self.machines[node].process.as_ref().expect("it runs").newest;
         let session = Session {
             node,
             replica,
             epoch: None,
-            up: VecDeque::from([Up::Hello(self.machines[node].greeting())]),
+            up: VecDeque::from([Up::Hello(self.machines[node].greeting(), newest)]),
             down: VecDeque::new(),
             is_open_at_gateway: true,
             is_open_at_node: true,
@@ -136,7 +139,13 @@ impl World {
                     self.cut(id);
                     break;
                 }
+                Down::Overtaken(epoch) => {
+                    let hello = Up::Hello(self.machines[node].greeting(), epoch);
+                    self.sessions.get_mut(&id).expect("it is open").up.push_back(hello);
+                    continue;
+                }
                 Down::Welcome { epoch, server_ms, below } => {
+                    process.newest = process.newest.max(epoch);
                     (process.server_ms, process.welcomed_at) = (server_ms, now);
                     process.current = Some((id, epoch));
                     process.connecting = process.connecting.filter(|connecting| *connecting != id);
@@ -168,7 +177,7 @@ impl World {
         let node = session.node;
         let (writes, newest) = (self.db.writes, self.db.nodes[node].epoch);
         match (frame, session.epoch) {
-            (Up::Hello(greeting), _) => self.hello(id, node, &greeting),
+            (Up::Hello(greeting, last_epoch), _) => self.hello(id, node, &greeting, last_epoch),
             (_, None) => {}
             (frame, Some(epoch)) => {
                 self.report(id, node, epoch, frame);
@@ -180,11 +189,18 @@ impl World {
         true
     }
 
-    fn hello(&mut self, id: u32, node: usize, greeting: &Greeting) {
-        let opened = self.db.hello(node, greeting);
-        self.say(|_| format!("session {id} of node {node} is opened: {opened:?}"));
+    fn hello(&mut self, id: u32, node: usize, greeting: &Greeting, last_epoch: u64) {
+        let greeted = self.db.hello(node, greeting, last_epoch);
+        self.say(|_| format!("the hello of session {id} of node {node} comes to {greeted:?}"));
         let now = self.now;
-        let Some(opened) = opened else { return self.hang_up(id) };
+        let opened = match greeted {
+            Greeted::Open(opened) => opened,
+            Greeted::Overtaken(epoch) if self.sessions[&id].is_open_at_node => {
+                self.sessions.get_mut(&id).expect("it is open").down.push_back(Down::Overtaken(epoch));
+                return;
+            }
+            Greeted::Overtaken(_) | Greeted::Unknown => return self.hang_up(id),
+        };
         let deliveries: Vec<_> = opened
             .replay
             .iter()
@@ -223,7 +239,7 @@ impl World {
     fn report(&mut self, id: u32, node: usize, epoch: u64, frame: Up) {
         let now = self.now;
         let update = match frame {
-            Up::Hello(_) => return,
+            Up::Hello(..) => return,
             Up::Ack(number) => return self.db.mark(node, epoch, number, Event::Acked),
             Up::Update(update) => update,
         };
@@ -347,8 +363,7 @@ impl World {
         }
     }
 
-    /// A node's process is gone. What the kernel took from it may still arrive, but not a hello: a replica answers one only
-    /// while its sender is there.
+    /// A node's process is gone. What the kernel took from it may still arrive, a hello too.
     pub(crate) fn process_gone(&mut self, node: usize) {
         let ids: Vec<u32> = self.sessions.iter().filter(|(_, it)| it.node == node).map(|(id, _)| *id).collect();
         for id in ids {
@@ -356,8 +371,8 @@ impl World {
             let session = self.sessions.get_mut(&id).expect("it was listed");
             session.is_open_at_node = false;
             session.down.clear();
-            session.up.truncate(if session.epoch.is_some() { keeps } else { 0 });
-            if session.epoch.is_none() {
+            session.up.truncate(keeps);
+            if session.epoch.is_none() && session.up.is_empty() {
                 session.is_open_at_gateway = false;
             }
             self.tidy(id);

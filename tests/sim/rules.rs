@@ -33,6 +33,8 @@ pub(crate) struct Rules {
     pub(crate) repeats_results: bool,
     /// Each lane has workers of its own.
     pub(crate) lanes_apart: bool,
+    /// A hello that does not know of the node's newest session is answered with that one's epoch and changes nothing.
+    pub(crate) compares_epochs: bool,
     /// A hello with another journal settles what is not retry-safe.
     pub(crate) settles_lost_journals: bool,
     /// A hello in another boot or role settles what was to bring it about.
@@ -60,6 +62,7 @@ impl Default for Rules {
             saves_first: true,
             repeats_results: true,
             lanes_apart: true,
+            compares_epochs: true,
             settles_lost_journals: true,
             settles_reboots: true,
             binds_incarnations: true,

@@ -62,6 +62,7 @@ impl Server {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.action {
             None => {
+                bc_host::faults::arm()?;
                 let decided = self.settings.decide()?;
                 let database = Database::start(&decided.database)?;
                 crate::block_on(serve(decided, &database))?;
@@ -118,7 +119,8 @@ impl Database {
 
     /// Connects, and brings the schema up to date.
     pub async fn connect(&self) -> anyhow::Result<PgPool> {
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(self.options.clone()).await;
+        let options = store::by_keys(self.options.clone());
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await;
         let pool = pool.context("the database cannot be reached")?;
         store::migrate(&pool).await.context("the database's schema cannot be brought up to date")?;
         Ok(pool)

@@ -23,6 +23,7 @@ use super::openapi::Errors;
 use super::types::{self, Code, CommandRef, ListCommands, Page, RunCommand};
 use super::{App, cursor};
 use crate::bus::Signal;
+use crate::faults::crash_at;
 use crate::queue::cancel::Cancellation;
 use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::commands::{self, Prospect};
@@ -75,7 +76,9 @@ pub(super) async fn run(
         is_held: false,
     };
     // One statement is one transaction: the node's counter is locked no longer than it takes.
+    crash_at("enqueue.before-write");
     let outcome = queue::enqueue(&mut *app.db().await?, command, now).await?;
+    crash_at("enqueue.after-write");
     match outcome {
         Outcome::Queued(queued) => {
             app.bus.tell(Signal::Work { node });
@@ -281,7 +284,9 @@ pub(super) async fn cancel(
     commands::find(&mut tx, tenant, id).await?.filter(|found| found.node == node).ok_or_else(unknown)?;
     let cancellation = queue::cancel(&mut tx, tenant, id, app.now()).await?.ok_or_else(unknown)?;
     let found = commands::find(&mut tx, tenant, id).await?.ok_or_else(unknown)?;
+    crash_at("cancel.before-write");
     tx.commit().await?;
+    crash_at("cancel.after-write");
     match cancellation {
         Cancellation::Over(_) => {}
         Cancellation::Cancelled => app.bus.tell(Signal::Events),

@@ -18,6 +18,7 @@ use tonic::Status;
 use super::Inner;
 use super::sessions::Session;
 use crate::bus::Signal;
+use crate::faults::crash_at;
 use crate::queue;
 use crate::queue::hello::settled_below;
 use crate::queue::mark::{Busy, Mark, Requeued};
@@ -161,19 +162,25 @@ async fn write(gateway: &Inner, batch: &Batch) -> Result<Written, Error> {
     let mut db = gateway.pool.acquire().await?;
     let now = gateway.world.now();
     if !batch.marks.is_empty() {
+        crash_at("mark.before-write");
         queue::mark(&mut db, &batch.marks).await?;
+        crash_at("mark.after-write");
     }
     let mut requeued = Vec::new();
     if !batch.busy.is_empty() {
         // Its two statements decide together.
         let mut tx = sqlx::Connection::begin(&mut *db).await?;
         requeued = queue::requeue(&mut tx, &batch.busy, now, || gateway.world.fraction()).await?;
+        crash_at("requeue.before-write");
         tx.commit().await?;
+        crash_at("requeue.after-write");
     }
     let mut settled = Settled::default();
     let mut below = HashMap::new();
     if !batch.reports.is_empty() {
+        crash_at("settle.before-write");
         settled = queue::settle(&mut db, &batch.reports, now).await?;
+        crash_at("settle.after-write");
         let nodes: HashSet<Uuid> = batch.reports.iter().map(|report| report.node.uuid()).collect();
         below = settled_below(&mut db, &nodes.into_iter().collect::<Vec<_>>()).await?;
     }
@@ -213,10 +220,12 @@ fn tell(gateway: &Inner, batch: &Batch, written: Written) {
     for (node, commands) in acknowledged {
         let Some(session) = batch.sessions.get(&node) else { continue };
         session.release(&commands);
+        crash_at("update-ack.before-send");
         session.send(v1::to_node::Frame::UpdateAck(v1::UpdateAck {
             command_ids: commands.iter().map(ToString::to_string).collect(),
             settled_below_seq: below.get(&node.uuid()).copied().unwrap_or(0),
         }));
+        crash_at("update-ack.after-send");
         gateway.work.add([node]);
     }
 }

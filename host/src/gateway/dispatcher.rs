@@ -10,6 +10,7 @@ use bc_proto::rules::state::Event;
 
 use super::Inner;
 use crate::bus::Signal;
+use crate::faults::crash_at;
 use crate::queue;
 use crate::queue::claim::{Delivery, Room};
 use crate::queue::settle::Report;
@@ -55,8 +56,12 @@ pub(super) async fn run_timers(gateway: Arc<Inner>) {
 async fn dispatch(gateway: &Inner, rooms: &[Room]) -> Result<(), Error> {
     let claimed = {
         let mut db = gateway.pool.acquire().await?;
+        crash_at("claim.before-write");
         queue::claim(&mut db, rooms, gateway.world.now()).await?
     };
+    if !claimed.is_empty() {
+        crash_at("claim.after-write");
+    }
     let epochs: HashMap<_, _> = rooms.iter().map(|room| (room.node, room.epoch)).collect();
     let mut refused = Vec::new();
     for delivery in claimed {
@@ -67,7 +72,9 @@ async fn dispatch(gateway: &Inner, rooms: &[Room]) -> Result<(), Error> {
             continue;
         }
         if session.allows(&delivery.deliver.kind) {
+            crash_at("deliver.before-send");
             session.deliver(delivery);
+            crash_at("deliver.after-send");
         } else {
             refused.push(refusal(&delivery, session.epoch, gateway.world.now()));
         }

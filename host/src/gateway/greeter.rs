@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::{Caller, Inner, away};
 use crate::bus::Signal;
+use crate::faults::crash_at;
 use crate::queue;
 use crate::queue::hello::{Greeted, Greeting, Session};
 use crate::store::{Error, node_certificates};
@@ -87,7 +88,9 @@ async fn greet(gateway: &Inner, batch: &[Knock]) -> Result<Vec<Result<Entered, S
     let greetings: Vec<Result<Greeting, Status>> = batch.iter().map(|knock| check(knock, &certificates)).collect();
     let good: Vec<Greeting> = greetings.iter().filter_map(|it| it.as_ref().ok()).cloned().collect();
     let sessions = queue::hello_many(&mut tx, &gateway.settings.replica, &good, gateway.world.now()).await?;
+    crash_at("hello.before-write");
     tx.commit().await?;
+    crash_at("hello.after-write");
     if sessions.iter().any(|it| matches!(it, Greeted::Open(session) if session.settled > 0)) {
         gateway.bus.tell(Signal::Events);
     }

@@ -13,6 +13,7 @@ use tonic::Status;
 
 use super::{Inner, away};
 use crate::bus::Signal;
+use crate::faults::crash_at;
 use crate::pki::{self, Peer};
 use crate::queue::life;
 use crate::store::join_tokens::{self, JoinToken};
@@ -67,7 +68,10 @@ impl Inner {
         let written = async {
             node_certificates::create(&mut tx, certificate, now).await?;
             join_tokens::spend(&mut tx, hash, now).await?;
-            Ok(tx.commit().await?)
+            crash_at("join.before-write");
+            tx.commit().await?;
+            crash_at("join.after-write");
+            Ok(())
         };
         written.await.map_err(|error: Error| away(&error))?;
         tracing::info!(node = %peer.node, incarnation = peer.incarnation, "a node joined");

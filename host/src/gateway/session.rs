@@ -22,6 +22,7 @@ use super::greeter::{Entered, Knock};
 use super::sessions::{BACKLOG, Outbound, Session};
 use super::{Caller, Inner, away, dispatcher};
 use crate::bus::{Progress, Signal};
+use crate::faults::crash_at;
 use crate::queue;
 use crate::store::unix_ms;
 
@@ -194,6 +195,7 @@ async fn welcome(
     let heartbeat_ms = u32::try_from(gateway.settings.heartbeat.as_millis()).unwrap_or(u32::MAX);
     let server_time_ms = unix_ms(gateway.world.now());
     let settled_below_seq = opened.settled_below_seq;
+    crash_at("welcome.before-send");
     send(Frame::Welcome(v1::Welcome { epoch: session.epoch, server_time_ms, settled_below_seq, heartbeat_ms })).await?;
     let mut cancelled = Vec::new();
     let mut refused = Vec::new();
@@ -209,6 +211,7 @@ async fn welcome(
     for command_id in cancelled {
         send(Frame::Cancel(v1::Cancel { command_id })).await?;
     }
+    crash_at("welcome.after-send");
     dispatcher::refuse(gateway, &refused).await.map_err(|error| away(&error))
 }
 

@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, Signal};
+use crate::faults::crash_at;
 use crate::queue;
 use crate::store::{Error, partitions};
 use crate::world::World;
@@ -34,10 +35,14 @@ pub async fn sweep(pool: &PgPool, bus: &Bus, world: &World) -> Result<usize, Err
     loop {
         let mut tx = pool.begin().await?;
         let swept = queue::sweep(&mut tx, world.now(), SWEEP).await?;
-        tx.commit().await?;
         let swept = swept.unwrap_or(0);
+        if swept > 0 {
+            crash_at("sweep.before-write");
+        }
+        tx.commit().await?;
         all += swept;
         if swept > 0 {
+            crash_at("sweep.after-write");
             bus.tell(Signal::Events);
         }
         if swept < SWEEP as usize {

@@ -250,14 +250,20 @@ impl Flight {
     }
 }
 
+/// Node by node and command by command, each by its key: what the planner knows of `in_flight` is from when it was last
+/// looked at, which may have been while it was empty, and then it would read all of it for every node.
 async fn flights(db: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Flight>, Error> {
     let rows = sqlx::query!(
         r#"select c.id, c.node_id, f.state::text as "state!", k.traits, c.incarnation, f.journal_id, f.boot_id,
                   f.role::text as "role!"
-           from in_flight f
-           join commands c on c.node_id = f.node_id and c.seq = f.seq
+           from unnest($1::uuid[]) as a (node_id)
+           cross join lateral (select * from in_flight where in_flight.node_id = a.node_id offset 0) f
+           cross join lateral (
+               select id, node_id, incarnation, kind_digest from commands
+               where commands.node_id = f.node_id and commands.seq = f.seq
+               limit 1
+           ) c
            join kinds k on k.digest = c.kind_digest
-           where f.node_id = any($1)
            order by f.node_id, f.seq"#,
         nodes,
     )
@@ -280,26 +286,38 @@ async fn flights(db: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Flight>, E
     parsed.collect()
 }
 
-/// Takes all that is in flight over to sessions, with each node's life as it is now.
+/// Takes all that is in flight over to sessions, with each node's life as it is now; by keys, as [`flights`] does. Rows are
+/// locked before their places are used, since marks of the old session can still move them.
 async fn replay(db: &mut PgConnection, sessions: &HashMap<Uuid, i64>) -> Result<Vec<Delivery>, Error> {
     let nodes: Vec<Uuid> = sessions.keys().copied().collect();
     let epochs: Vec<i64> = sessions.values().copied().collect();
     let rows = sqlx::query_as!(
         Row,
         r#"
-        with moved as (
-            update in_flight f set epoch = a.epoch, journal_id = n.journal_id, boot_id = n.boot_id, role = n.role
+        with taken as materialized (
+            select f.place, a.epoch, n.journal_id, n.boot_id, n.role, n.incarnation
             from unnest($1::uuid[], $2::bigint[]) as a (node_id, epoch)
-            join nodes n on n.id = a.node_id and n.session_epoch = a.epoch
-            where f.node_id = a.node_id
-            returning f.node_id, f.seq, f.lane, f.cancel_requested_at, n.incarnation
+            cross join lateral (
+                select journal_id, boot_id, role, incarnation from nodes
+                where nodes.id = a.node_id and nodes.session_epoch = a.epoch
+                limit 1
+            ) n
+            cross join lateral (
+                select in_flight.ctid as place from in_flight where in_flight.node_id = a.node_id for no key update
+            ) f
+        ), moved as (
+            update in_flight f set epoch = a.epoch, journal_id = a.journal_id, boot_id = a.boot_id, role = a.role
+            from taken a where f.ctid = a.place
+            returning f.node_id, f.seq, f.lane, f.cancel_requested_at, a.incarnation
         )
         select c.id, c.seq, c.node_id, m.incarnation as "incarnation!", c.kind, c.kind_digest,
                c.payload::text as "payload!", c.not_after,
                case when k.status = 'withdrawn' then $3::bigint else k.timeout_ms end as "timeout_ms!",
                c.min_generation, m.lane::text as "lane!", m.cancel_requested_at is not null as "is_cancelled!"
         from moved m
-        join commands c on c.node_id = m.node_id and c.seq = m.seq
+        cross join lateral (
+            select * from commands where commands.node_id = m.node_id and commands.seq = m.seq limit 1
+        ) c
         join kinds k on k.digest = c.kind_digest
         order by c.node_id, c.seq"#,
         &nodes,

@@ -37,7 +37,9 @@ pub async fn look(db: &mut PgConnection, sessions: &[(NodeId, u64)], now: Offset
                    ) as "has_work!",
                    array(
                        select c.id from in_flight f
-                       join commands c on c.node_id = f.node_id and c.seq = f.seq
+                       cross join lateral (
+                           select id from commands where commands.node_id = f.node_id and commands.seq = f.seq limit 1
+                       ) c
                        where f.node_id = a.node_id and f.cancel_requested_at is not null
                    ) as "cancelled!"
             from unnest($1::uuid[], $2::bigint[]) as a (node_id, epoch)

@@ -19,6 +19,7 @@ pub mod tokens;
 
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::PgConnectOptions;
 use time::OffsetDateTime;
 
 /// The schema, compiled in.
@@ -40,6 +41,13 @@ pub enum Error {
         /// The row's key.
         row: String,
     },
+}
+
+/// How a replica connects. Its statements find rows by their keys, and take milliseconds. Tables such as `ready` and `in_flight`
+/// are empty at one moment and full at the next: a plan that was made while they were empty would read all of them for each row,
+/// and an estimate that is far too high would have each of a storm's statements compiled first, which takes longer than it.
+pub fn by_keys(options: PgConnectOptions) -> PgConnectOptions {
+    options.options([("enable_seqscan", "off"), ("jit", "off")])
 }
 
 /// Brings the database's schema up to date. Replicas that start together wait for each other.

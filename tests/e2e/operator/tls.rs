@@ -38,8 +38,8 @@ async fn an_api_with_a_certificate_is_reached_by_who_trusts_it() {
         let said = programs::run(&mut server(rest));
         assert!(said.code == Some(1) && said.err.contains(why), "{said:?}");
     }
-    let mut replica = server(&["--api-tls-cert", &path("api.pem"), "--api-tls-key", &path("api.key")]);
-    let mut replica = Process::start("server", &mut replica);
+    let mut serving = server(&["--api-tls-cert", &path("api.pem"), "--api-tls-key", &path("api.key")]);
+    let mut replica = Process::start("server", &mut serving);
     replica.has_said("the control plane serves").await;
     let said = replica.said();
     let address = said.split_once("api=").and_then(|(_, rest)| rest.split_whitespace().next()).expect("it says where");

@@ -29,8 +29,21 @@ use self::replica::Replica;
 
 /// How long a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_mins(1);
-/// How long until something that is down is tried again.
+/// How long until something that is down, or that tells nobody, is tried again.
 const PACE: Duration = Duration::from_millis(50);
+
+/// Returns when something holds that nothing tells of: what other programs write to the disk, or do.
+///
+/// # Panics
+/// When it takes too long.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let held = tokio::time::timeout(PATIENCE, async {
+        while !holds() {
+            tokio::time::sleep(PACE).await;
+        }
+    });
+    assert!(held.await.is_ok(), "it takes too long until {what}");
+}
 
 /// A variant of the counting kind: one component, packed with another manifest.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +66,14 @@ pub const COUNT_DESTRUCTIVE: Variant =
 /// Counts in the lane with the fewest workers.
 pub const COUNT_BULK: Variant = Variant { name: "test.count-bulk", traits: &[], lane: Lane::Bulk };
 
+/// Counts in the lane between.
+pub const COUNT_PROVISION: Variant = Variant { name: "test.count-provision", traits: &[], lane: Lane::Provision };
+/// Counts, and then waits for the reboot that ends it; the test plays that.
+pub const COUNT_REBOOT: Variant =
+    Variant { name: "test.count-reboot", traits: &[Trait::SelfTerminating], lane: Lane::Control };
+
 /// All variants.
-pub const VARIANTS: [Variant; 4] = [COUNT, COUNT_SAFE, COUNT_DESTRUCTIVE, COUNT_BULK];
+pub const VARIANTS: [Variant; 6] = [COUNT, COUNT_SAFE, COUNT_DESTRUCTIVE, COUNT_BULK, COUNT_PROVISION, COUNT_REBOOT];
 
 impl Variant {
     /// Its component.

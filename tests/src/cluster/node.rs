@@ -8,13 +8,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use fake_nvml::{SimulatedNode, State};
+use fake_nvml::{STATE_FILE, SimulatedNode, State};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use super::VARIANTS;
 use super::process::Process;
-use crate::programs;
+use super::{VARIANTS, until};
+use crate::programs::{self, Said};
 
 /// The function behind the link of a GPU; [`count`] counts its calls.
 const COUNTED: &str = "nvmlDeviceGetCurrPcieLinkWidth";
@@ -63,11 +65,41 @@ impl Node {
         node
     }
 
+    /// A copy of this machine as it is now, in another folder, as a disk that was cloned. Its daemon is not started.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[must_use]
+    pub fn twin(&self, name: &str) -> Self {
+        let folder = self.folder.with_file_name(name);
+        copy(&self.folder, &folder).expect("the machine is copied");
+        let text = |path: &Path| path.to_str().expect("paths of tests are text").to_owned();
+        let twin = Self { id: self.id.clone(), name: name.into(), folder, boots: self.boots, process: None };
+        let config = fs::read_to_string(twin.path("bcd.toml")).expect("it was copied");
+        let config = config.replace(&text(&self.folder), &text(&twin.folder));
+        fs::write(twin.path("bcd.toml"), config).expect("the configuration is written");
+        let trace = twin.path("driver.trace");
+        State::update(&twin.path(STATE_FILE), |state| state.trace = Some(trace)).expect("the state is written");
+        twin
+    }
+
     /// Joins, for the first time or again; a daemon that runs does not notice until it is started anew.
     ///
     /// # Panics
     /// When it is refused.
     pub fn enrol(&mut self, gateways: &[String], token: &str, again: bool) {
+        let said = self.ask_to_join(gateways, token, again);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        // `node-17 is node_01k…, incarnation 1; …`
+        let id = said.out.split_whitespace().find(|word| word.starts_with("node_"));
+        self.id = id.expect("it says which node it is").trim_end_matches(',').into();
+    }
+
+    /// As [`Node::enrol`]; a refusal is an answer.
+    ///
+    /// # Panics
+    /// When the token cannot be written.
+    pub fn ask_to_join(&self, gateways: &[String], token: &str, again: bool) -> Said {
         let file = self.path("join.token");
         fs::write(&file, token).expect("the token is written");
         let mut bcd = programs::command("bcd");
@@ -79,11 +111,7 @@ impl Node {
         if again {
             bcd.arg("--again");
         }
-        let said = programs::run(&mut bcd);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        // `node-17 is node_01k…, incarnation 1; …`
-        let id = said.out.split_whitespace().find(|word| word.starts_with("node_"));
-        self.id = id.expect("it says which node it is").trim_end_matches(',').into();
+        programs::run(&mut bcd)
     }
 
     /// Puts a component into its plugin directory, as a whole.
@@ -116,13 +144,24 @@ impl Node {
         self.start_with(&[("BCD_CRASH_AT", &format!("{point}:{n}"))]);
     }
 
-    fn start_with(&mut self, variables: &[(&str, &str)]) {
+    /// The same, with these environment variables.
+    pub fn start_with(&mut self, variables: &[(&str, &str)]) {
         self.kill();
+        let mut command = self.daemon();
+        command.envs(variables.iter().copied());
+        self.process = Some(Process::start(&self.name, &mut command));
+    }
+
+    fn daemon(&self) -> Command {
         let mut command = programs::command("bcd");
         command.arg("run").arg("--config").arg(self.path("bcd.toml"));
         command.env("RUST_LOG", "info").env_remove("BCD_CRASH_AT").env_remove("BCD_BOOT_ID_FILE");
-        command.envs(variables.iter().copied());
-        self.process = Some(Process::start(&self.name, &mut command));
+        command
+    }
+
+    /// Starts another daemon beside the one that runs, on the same disk.
+    pub fn second_daemon(&self) -> Process {
+        Process::start("the second daemon", &mut self.daemon())
     }
 
     /// Its daemon.
@@ -154,10 +193,71 @@ impl Node {
         json!({ "gpu": format!("GPU-51d00000-0000-4000-8000-{gpu:012x}"), "holdMs": hold_ms })
     }
 
+    /// Returns when a command that counts on this GPU has run so often.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub async fn has_counted(&self, gpu: u32, times: usize) {
+        until("the command runs", || self.count(gpu) >= times).await;
+    }
+
+    /// Lets every call of the driver hang from now on, or no longer. A call that hangs goes on when [`Node::release`] is called.
+    ///
+    /// # Panics
+    /// When the machine's state cannot be written.
+    pub fn hang_driver(&self, hangs: bool) {
+        let pipe = self.path("driver.hang");
+        if hangs && !pipe.exists() {
+            mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe is made");
+        }
+        // The driver writes down each call, and a pipe that nobody reads takes no writer.
+        let trace = if hangs { pipe } else { self.path("driver.trace") };
+        State::update(&self.path(STATE_FILE), |state| state.trace = Some(trace)).expect("the state is written");
+    }
+
+    /// Returns when so many calls of the driver hang.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub async fn hangs(&mut self, calls: usize) {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.process().id()));
+        // Where a thread waits in the kernel; this is the open of a pipe.
+        let opens = |task: &fs::DirEntry| {
+            fs::read_to_string(task.path().join("wchan")).is_ok_and(|place| place == "wait_for_partner")
+        };
+        until("the driver hangs", || {
+            fs::read_dir(&tasks).expect("the daemon runs").filter_map(Result::ok).filter(opens).count() >= calls
+        })
+        .await;
+    }
+
+    /// Lets the calls that hang go on, as long as the pipe is kept.
+    ///
+    /// # Panics
+    /// When none ever hung.
+    pub fn release(&self) -> fs::File {
+        fs::File::options().read(true).write(true).open(self.path("driver.hang")).expect("it was made")
+    }
+
     /// How often a command ran that counts on this GPU.
     pub fn count(&self, gpu: u32) -> usize {
         count(&self.path("driver.trace"), gpu)
     }
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let there = to.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy(&entry.path(), &there)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), there)?;
+        }
+    }
+    Ok(())
 }
 
 /// How often the driver of a machine was asked what `test.count` asks, about this GPU.

@@ -9,8 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::sync::watch;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::sync::{oneshot, watch};
 
 use super::PATIENCE;
 
@@ -91,6 +91,23 @@ impl Process {
         assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "{} ended with {status}", self.name);
     }
 
+    /// Returns when it has stopped itself, and stands there until it gets `CONT`.
+    ///
+    /// # Panics
+    /// When it ends, or takes too long.
+    pub async fn stopped(&mut self) {
+        let pid = self.pid();
+        let (tell, told) = oneshot::channel();
+        // A thread of its own, which ends with the child at the latest. Nothing is reaped: the handle does that.
+        thread::spawn(move || {
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let status = waitid(WaitId::Pid(pid), options);
+            let _ = tell.send(status.is_ok_and(|status| status.is_some_and(|status| status.stopped())));
+        });
+        let stopped = tokio::time::timeout(PATIENCE, told).await;
+        assert!(matches!(stopped, Ok(Ok(true))), "{} does not stop: {stopped:?}", self.name);
+    }
+
     /// Kills it as `kill -9` does, and returns when it is gone.
     pub fn kill(&mut self) {
         // It may have ended by itself.
@@ -109,9 +126,12 @@ impl Process {
 
     /// Sends it a signal, for example `STOP` and `CONT`.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // The handle has not been waited for, so the id is still this child's.
-        let _ = kill_process(pid.expect("a child has an id"), signal);
+        let _ = kill_process(self.pid(), signal);
+    }
+
+    /// The handle has not been waited for, so the id is still this child's.
+    fn pid(&self) -> Pid {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a child has an id")
     }
 }
 

@@ -12,6 +12,9 @@ use crate::programs;
 /// What it says when it listens.
 const SERVES: &str = "the control plane serves";
 
+/// Names the point at which it ends.
+const CRASH_AT: &str = "BETTER_COMPUTE_CRASH_AT";
+
 /// A replica.
 pub struct Replica {
     name: String,
@@ -65,13 +68,27 @@ impl Replica {
     /// # Panics
     /// When it does not.
     pub async fn restart(&mut self) {
+        self.start_with(&[]).await;
+    }
+
+    /// The same, and it kills itself at a point, the first time that it comes there; see `host/src/faults.rs`.
+    pub async fn start_to_crash(&mut self, point: &str) {
+        self.start_with(&[(CRASH_AT, point)]).await;
+    }
+
+    /// The same, and it stops at a point until it gets `CONT`.
+    pub async fn start_to_stop(&mut self, point: &str) {
+        self.start_with(&[(CRASH_AT, &format!("{point}:1:stop"))]).await;
+    }
+
+    async fn start_with(&mut self, variables: &[(&str, &str)]) {
         self.kill();
         let mut command = programs::command("better-compute");
         command.args(["server", "--database-url", &self.database_url, "--replica", &self.name, "--drain", "1s"]);
         command.arg("--state-dir").arg(&self.state_dir);
         command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
         command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
-        command.env("RUST_LOG", "info");
+        command.env("RUST_LOG", "info").env_remove(CRASH_AT).envs(variables.iter().copied());
         let mut process = Process::start(&self.name, &mut command);
         process.has_said(SERVES).await;
         self.process = Some(process);

@@ -9,7 +9,7 @@ use crate::figure::{Figure, spread};
 use crate::measure::{Samples, compare};
 
 /// Measures one round of a side: how long an operation took, one by one or on average.
-pub(super) type Measure<'a> = Box<dyn FnMut() -> anyhow::Result<Vec<Duration>> + 'a>;
+pub(in super::super) type Measure<'a> = Box<dyn FnMut() -> anyhow::Result<Vec<Duration>> + 'a>;
 
 /// All sides of a figure.
 pub(super) struct Contest {
@@ -163,7 +163,7 @@ fn both(samples: &Samples) -> String {
 }
 
 /// Operations a second, by how long each took.
-pub(super) fn rate(samples: &Samples) -> String {
+pub(in super::super) fn rate(samples: &Samples) -> String {
     let rate = 1.0 / samples.p50().as_secs_f64();
     format!("{} /s", grouped(rate))
 }

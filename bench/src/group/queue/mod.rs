@@ -27,11 +27,13 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use self::peer::{Answer, Peer};
 use self::plane::Plane;
 use self::raw::Raw;
-use self::site::Site;
 use crate::bench::Bench;
 
 pub(super) use self::churn::claims;
-pub(super) use self::rates::{bulk, cycle, drain, enqueue, handed_over, one_node};
+pub(super) use self::contest::rate;
+pub(super) use self::plane::{MANIFEST, uuid};
+pub(super) use self::rates::{bulk, cycle, cycles, drain, enqueue, hand_overs, handed_over, one_node, rest};
+pub(super) use self::site::{Site, folder};
 pub(super) use self::size::sizes;
 pub(super) use self::wal::per_command;
 
@@ -60,10 +62,10 @@ impl Size {
 
 /// What the figures of the group share.
 pub(crate) struct Setting {
-    site: Rc<Site>,
+    pub(super) site: Rc<Site>,
     plane: Plane,
     raw: Raw,
-    size: Size,
+    pub(super) size: Size,
     peers: Vec<Peer>,
     notes: RefCell<Vec<String>>,
     scores: RefCell<BTreeMap<&'static str, Score>>,

@@ -32,7 +32,8 @@ pub(super) const EPOCH: u64 = 1;
 /// The workers of the control lane, and so the commands that a node has at a time.
 pub(super) const CREDITS: u32 = 8;
 
-const KIND: &str = "
+/// The kind of all commands.
+pub(in super::super) const MANIFEST: &str = "
 name = 'bench.noop'
 version = '1.0.0'
 summary = 'Does nothing'
@@ -55,7 +56,7 @@ pub(super) fn now() -> OffsetDateTime {
 
 /// Ids in the order of time, as the API makes them: they decide where index entries land.
 #[expect(clippy::disallowed_methods, reason = "the benchmark is the shell that supplies ids")]
-pub(super) fn uuid() -> Uuid {
+pub(in super::super) fn uuid() -> Uuid {
     Uuid::now_v7()
 }
 
@@ -88,7 +89,7 @@ impl Plane {
             fleet.push(id);
         }
         let kind = [7; 32];
-        kinds::activate(&mut tx, kind, &Manifest::from_toml(KIND)?, b"\0asm", now()).await?;
+        kinds::activate(&mut tx, kind, &Manifest::from_toml(MANIFEST)?, b"\0asm", now()).await?;
         // What hellos would leave: they are not measured here.
         let greeted = "update nodes set session_epoch = $1, journal_id = id, boot_id = 'boot'";
         sqlx::query(greeted).bind(i64::try_from(EPOCH)?).execute(&mut *tx).await?;

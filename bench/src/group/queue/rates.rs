@@ -99,10 +99,10 @@ pub(in super::super) fn drain(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![contest.rates(setting, "A3", "A3 drain of 20,000", &goals)])
 }
 
-pub(in super::super) fn cycle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let setting = bench.setting()?;
+/// A4's own side: it is the floor of the whole way, too.
+pub(in super::super) fn cycles<'a>(bench: &'a Bench, setting: &'a Setting) -> Measure<'a> {
     let Size { clients, time, .. } = setting.size;
-    let ours: Measure<'_> = Box::new(|| {
+    Box::new(move || {
         bench.runtime.block_on(async {
             setting.plane.empty().await?;
             let mut work = Work::start(&setting.plane, None).await?;
@@ -117,7 +117,13 @@ pub(in super::super) fn cycle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
             setting.plane.expect_settled(queued).await?;
             Ok(each((queued, took)))
         })
-    });
+    })
+}
+
+pub(in super::super) fn cycle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let setting = bench.setting()?;
+    let Size { clients, time, .. } = setting.size;
+    let ours = cycles(bench, setting);
     let floor: Measure<'_> =
         Box::new(|| Ok(one_of(bench.runtime.block_on(setting.raw.inserts_and_updates(clients, time))?)));
     let contest = Contest::hold(setting, bench.rounds(ROUNDS), Some("cycle"), setting.size, ours, Some(floor))?;
@@ -126,15 +132,14 @@ pub(in super::super) fn cycle(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Between two turns, a time that fits no interval of polling.
-async fn rest(turn: usize) {
+pub(in super::super) async fn rest(turn: usize) {
     let micros = 5000 + (turn as u64 * 7919) % 10_000;
     tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
-pub(in super::super) fn handed_over(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let setting = bench.setting()?;
-    let turns = setting.size.turns;
-    let ours: Measure<'_> = Box::new(|| {
+/// A5's own side: it is a part of the floor of the whole way, too.
+pub(in super::super) fn hand_overs<'a>(bench: &'a Bench, setting: &'a Setting, turns: usize) -> Measure<'a> {
+    Box::new(move || {
         bench.runtime.block_on(async {
             setting.plane.empty().await?;
             let (tell, mut told) = mpsc::unbounded_channel();
@@ -156,7 +161,13 @@ pub(in super::super) fn handed_over(bench: &Bench) -> anyhow::Result<Vec<Figure>
             setting.plane.expect_settled(turns).await?;
             Ok(took)
         })
-    });
+    })
+}
+
+pub(in super::super) fn handed_over(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let setting = bench.setting()?;
+    let turns = setting.size.turns;
+    let ours = hand_overs(bench, setting, turns);
     let floor: Measure<'_> = Box::new(|| bench.runtime.block_on(setting.raw.notify(turns, rest)));
     let contest = Contest::hold(setting, bench.rounds(ROUNDS), Some("idle"), setting.size, ours, Some(floor))?;
     let name = "A5 idle, enqueue until handed over, p50 / p99";

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
-/// Where the server of a whole run lies: `/tmp` can be memory.
+/// Where the data of a whole run lies: `/tmp` can be memory.
 const TARGET: &str = "target";
 
 /// A private Postgres, new for each run.
@@ -18,15 +18,21 @@ pub(crate) struct Site {
     _folder: TempDir,
 }
 
+/// A folder for a run's own data. A quick run's lies where temporary files do.
+pub(crate) fn folder(quick: bool, prefix: &str) -> anyhow::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix);
+    if quick {
+        return Ok(builder.tempdir()?);
+    }
+    std::fs::create_dir_all(TARGET)?;
+    Ok(builder.tempdir_in(TARGET)?)
+}
+
 impl Site {
-    /// Starts it. A quick run's lies where temporary files do.
+    /// Starts it.
     pub(crate) fn start(quick: bool) -> anyhow::Result<Self> {
-        let folder = if quick {
-            tempfile::tempdir()?
-        } else {
-            std::fs::create_dir_all(TARGET)?;
-            tempfile::Builder::new().prefix("bench-postgres-").tempdir_in(TARGET)?
-        };
+        let folder = folder(quick, "bench-postgres-")?;
         Ok(Self { server: PrivatePostgres::start(folder.path())?, _folder: folder })
     }
 
