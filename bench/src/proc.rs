@@ -2,12 +2,10 @@
 //!
 //! **Invariant:** numbers are the kernel's own counters; nothing is estimated here.
 
-use std::time::Duration;
-
 use anyhow::Context;
 
 /// How many of its ticks the kernel counts a second, on every architecture that is built for.
-const TICKS: u64 = 100;
+const TICKS: f64 = 100.0;
 
 /// The memory that a process has in RAM, bytes.
 pub(crate) fn resident(process: u32) -> anyhow::Result<u64> {
@@ -15,15 +13,15 @@ pub(crate) fn resident(process: u32) -> anyhow::Result<u64> {
     Ok(1024 * field(&text, "VmRSS:").context("a process has VmRSS")?)
 }
 
-/// The CPU time that a process has had, all threads, by ticks of 10 ms.
-pub(crate) fn cpu(process: u32) -> anyhow::Result<Duration> {
+/// The CPU time that a process has had, all threads, in seconds, by ticks of 10 ms.
+pub(crate) fn cpu(process: u32) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is a name in parentheses, which may hold anything.
     let (_, rest) = text.rsplit_once(')').context("a name in parentheses")?;
     let mut fields = rest.split_whitespace().skip(11);
     let mut next = || -> anyhow::Result<u64> { Ok(fields.next().context("two times")?.parse()?) };
     let ticks = next()? + next()?;
-    Ok(Duration::from_millis(ticks * 1000 / TICKS))
+    Ok(ticks as f64 / TICKS)
 }
 
 /// How often the threads of a process have gone to sleep, which is how often they were woken.
@@ -51,7 +49,7 @@ mod tests {
         let process = std::process::id();
         assert!(resident(process).expect("a number") > 100_000);
         let before = cpu(process).expect("a time");
-        while cpu(process).expect("a time") < before + Duration::from_millis(10) {}
+        while cpu(process).expect("a time") < before + 0.01 {}
         let before = wakes(process).expect("a number");
         // A thread that waits for another one sleeps, sooner or later.
         while wakes(process).expect("a number") == before {

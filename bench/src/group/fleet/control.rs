@@ -27,7 +27,7 @@ use super::KIND;
 const CONNECTIONS: u32 = 16;
 
 /// How long a daemon may take to connect.
-const CONNECT: Duration = Duration::from_secs(120);
+const CONNECT: Duration = Duration::from_mins(2);
 
 /// Replicas, and who may ask them.
 pub(super) struct Control {

@@ -83,7 +83,7 @@ impl Crowd {
         let watched = Duration::from_millis(self.watched_ms);
         let before = proc::cpu(this)?;
         tokio::time::sleep(watched).await;
-        let cpu = (proc::cpu(this)? - before).as_secs_f64() / watched.as_secs_f64();
+        let cpu = (proc::cpu(this)? - before) / watched.as_secs_f64();
         ensure!(hall.sessions() == self.sessions, "{} sessions are left", hall.sessions());
 
         hall.send_each(&mut inside).await?;

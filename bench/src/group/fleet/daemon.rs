@@ -84,9 +84,10 @@ impl Daemon {
         .await?;
         let config = folder.join("bcd.toml");
         let text = format!(
-            "gateways = [{gateway:?}]\nstate-dir = {folder:?}\nplugin-dir = {:?}\ncache-dir = {:?}\n{}",
-            fs::canonicalize(kit.plugins)?,
-            fs::canonicalize(kit.folder)?.join("cache"),
+            "gateways = [{gateway:?}]\nstate-dir = {:?}\nplugin-dir = {:?}\ncache-dir = {:?}\n{}",
+            folder.display().to_string(),
+            fs::canonicalize(kit.plugins)?.display().to_string(),
+            fs::canonicalize(kit.folder)?.join("cache").display().to_string(),
             kit.grants,
         );
         fs::write(&config, text)?;

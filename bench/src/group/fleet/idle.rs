@@ -40,13 +40,13 @@ pub(in super::super) fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         let (wakes, cpu) = (proc::wakes(daemon.process())?, proc::cpu(daemon.process())?);
         tokio::time::sleep(watched).await;
         let wakes = (proc::wakes(daemon.process())? - wakes) as f64 / watched.as_secs_f64();
-        let cpu = (proc::cpu(daemon.process())? - cpu).as_secs_f64() / watched.as_secs_f64();
+        let cpu = (proc::cpu(daemon.process())? - cpu) / watched.as_secs_f64();
         let resident = proc::resident(daemon.process())? as f64 / MIB;
         let kinds = daemon.node.kinds.len();
         drop(daemon);
         control.stop().await?;
         let row = |name: String, ours: String, goal: String, met| {
-            Figure::of(name, ours, None, None, "".into(), goal, Some(met))
+            Figure::of(name, ours, None, None, String::new(), goal, Some(met))
         };
         Ok(vec![
             row(
