@@ -37,7 +37,9 @@ enum Action {
 
 /// A value of the variable that names no point.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variable}={value} names no point: give NAME, NAME:N or NAME:N:stop, with N from 1 on; the points are {points}")]
+#[error(
+    "{variable}={value} names no point: give NAME, NAME:N or NAME:N:stop, with N from 1 on; the points are {points}"
+)]
 pub struct Unknown {
     variable: &'static str,
     value: String,
@@ -86,9 +88,7 @@ impl Faults {
             Some(_) => None,
         };
         match (point, times, action, parts.next()) {
-            (Some(point), Some(times), Some(action), None) => {
-                Ok(Plan { point, action, left: AtomicU64::new(times) })
-            }
+            (Some(point), Some(times), Some(action), None) => Ok(Plan { point, action, left: AtomicU64::new(times) }),
             _ => Err(self.unknown(value)),
         }
     }
@@ -140,7 +140,15 @@ mod tests {
 
     #[test]
     fn a_value_that_names_no_point_is_refused_with_the_list() {
-        for wrong in ["", "write", "write.after:0", "write.after:x", "write.before:-1", "write.after:1:go", "write.after:1:stop:"] {
+        for wrong in [
+            "",
+            "write",
+            "write.after:0",
+            "write.after:x",
+            "write.before:-1",
+            "write.after:1:go",
+            "write.after:1:stop:",
+        ] {
             let refused = FAULTS.parse(wrong).map(drop).expect_err(wrong).to_string();
             assert!(refused.contains("write.before, write.after"), "{refused}");
         }

@@ -58,7 +58,8 @@ async fn promise_06_a_full_disk_is_refused_before_any_effect_and_results_have_ro
     let disk = match SmallDisk::under(&node.path("state")) {
         Ok(disk) => disk,
         Err(error) => {
-            let shown = format!("NOT TESTED: a full disk needs a disk of its own, and none can be mounted here: {error}\n");
+            let shown =
+                format!("NOT TESTED: a full disk needs a disk of its own, and none can be mounted here: {error}\n");
             std::io::stderr().write_all(shown.as_bytes()).expect("standard error is open");
             return;
         }

@@ -57,7 +57,8 @@ async fn promise_08_after_all_replicas_died_at_once_pending_work_flows_in_order_
 async fn promise_13_a_cancel_does_not_wait_behind_the_full_lane_of_what_it_cancels() {
     let cluster = Cluster::start(1, 1).await;
     let (api, node) = (&cluster.api, &cluster.nodes[0]);
-    let queue = async |gpu| api.run(&node.id, COUNT_BULK.name, &format!("long-{gpu}"), Node::counted(gpu, 600_000)).await;
+    let queue =
+        async |gpu| api.run(&node.id, COUNT_BULK.name, &format!("long-{gpu}"), Node::counted(gpu, 600_000)).await;
     let running = [queue(0).await, queue(1).await];
     node.has_counted(0, 1).await;
     node.has_counted(1, 1).await;

@@ -69,9 +69,9 @@ impl Inner {
             node_certificates::create(&mut tx, certificate, now).await?;
             join_tokens::spend(&mut tx, hash, now).await?;
             crash_at("join.before-write");
-        tx.commit().await?;
-        crash_at("join.after-write");
-        Ok(())
+            tx.commit().await?;
+            crash_at("join.after-write");
+            Ok(())
         };
         written.await.map_err(|error: Error| away(&error))?;
         tracing::info!(node = %peer.node, incarnation = peer.incarnation, "a node joined");

@@ -72,8 +72,7 @@ pub const COUNT_REBOOT: Variant =
     Variant { name: "test.count-reboot", traits: &[Trait::SelfTerminating], lane: Lane::Control };
 
 /// All variants.
-pub const VARIANTS: [Variant; 6] =
-    [COUNT, COUNT_SAFE, COUNT_DESTRUCTIVE, COUNT_BULK, COUNT_PROVISION, COUNT_REBOOT];
+pub const VARIANTS: [Variant; 6] = [COUNT, COUNT_SAFE, COUNT_DESTRUCTIVE, COUNT_BULK, COUNT_PROVISION, COUNT_REBOOT];
 
 impl Variant {
     /// Its component.
