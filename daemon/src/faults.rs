@@ -4,8 +4,11 @@
 
 use bc_faults::{Faults, Unknown};
 
+/// The environment variable.
+pub const VARIABLE: &str = "BCD_CRASH_AT";
+
 /// Every point.
-const POINTS: [&str; 10] = [
+pub const POINTS: [&str; 10] = [
     // The loop's records: acceptances, starts, results, acknowledgements.
     "journal.before-save",
     "journal.after-save",
@@ -22,7 +25,7 @@ const POINTS: [&str; 10] = [
     "effect.after-outcome",
 ];
 
-static FAULTS: Faults = Faults::new("BCD_CRASH_AT", &POINTS);
+static FAULTS: Faults = Faults::new(VARIABLE, &POINTS);
 
 /// Reads the variable. To be called once, before the first point. Errors when it names no point.
 pub fn arm() -> Result<(), Unknown> {

@@ -69,6 +69,7 @@ impl Node {
     ///
     /// # Panics
     /// When it cannot be copied.
+    #[must_use]
     pub fn twin(&self, name: &str) -> Self {
         let folder = self.folder.with_file_name(name);
         copy(&self.folder, &folder).expect("the machine is copied");
