@@ -7,3 +7,4 @@ mod disk;
 mod harness;
 mod lanes;
 mod replica_points;
+mod twice;

@@ -1,11 +1,13 @@
 //! The SQLite file: opening it, checking it, and setting it aside.
 //!
 //! **Invariant:** trouble with the machine (no permission, a full or failing disk, another daemon) is an error and leaves the
-//! file alone; anything else that keeps it from reading back is damage.
+//! file alone; anything else that keeps it from reading back is damage. So is being a copy: a journal that was restored from
+//! a backup, or cloned with its machine, does not know what its original ran since.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use bc_proto::id::{CommandId, JournalId};
@@ -19,8 +21,12 @@ use super::{SetAside, Unusable, log};
 
 /// What the tables are. A file with other ones is not this journal.
 const TABLES: [(&str, &str); 3] = [
-    // One row: which journal this is.
-    ("journal", "CREATE TABLE journal (id TEXT NOT NULL, checksum BLOB NOT NULL, opened INTEGER NOT NULL) STRICT"),
+    // One row: which journal this is, and which file it was made as.
+    (
+        "journal",
+        "CREATE TABLE journal (id TEXT NOT NULL, inode INTEGER NOT NULL, checksum BLOB NOT NULL, opened INTEGER NOT NULL) \
+         STRICT",
+    ),
     // Facts about commands in the order they became durable; `body` is JSON and names the fact, `result` holds a result's
     // bytes as they are reported, `checksum` is SHA-256 over the others.
     (
@@ -32,13 +38,21 @@ const TABLES: [(&str, &str); 3] = [
 ];
 
 /// The format, in SQLite's `user_version`.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 pub(super) struct OpenFile {
     pub(super) connection: SqliteConnection,
     pub(super) id: JournalId,
     pub(super) next: i64,
     pub(super) book: Book,
+}
+
+/// Tells a file from its copies: its inode, which stays the same when it is renamed.
+pub(super) type Inode = fn(&Path) -> io::Result<i64>;
+
+/// What the file system says.
+pub(super) fn inode(path: &Path) -> io::Result<i64> {
+    fs::metadata(path).map(|file| file.ino().cast_signed())
 }
 
 /// What keeps a file from being used.
@@ -83,7 +97,11 @@ pub(super) fn is_full(error: &sqlx::Error) -> bool {
 }
 
 /// Opens the file; a damaged one is renamed after the journal that follows it.
-pub(super) async fn open_or_set_aside(path: &Path, id: JournalId) -> Result<(OpenFile, Option<SetAside>), Unusable> {
+pub(super) async fn open_or_set_aside(
+    path: &Path,
+    id: JournalId,
+    inode: Inode,
+) -> Result<(OpenFile, Option<SetAside>), Unusable> {
     let unusable = |error| Unusable::File { path: path.to_owned(), error };
     let database = |trouble| match trouble {
         Trouble::Database(error) => Unusable::Database { path: path.to_owned(), error },
@@ -99,7 +117,7 @@ pub(super) async fn open_or_set_aside(path: &Path, id: JournalId) -> Result<(Ope
         };
         let opened = match log::damage(&log) {
             Some(damage) => Err(Trouble::Content(damage)),
-            None => open(path).await,
+            None => open(path, inode).await,
         };
         match opened {
             Ok(file) => return Ok((file, None)),
@@ -109,11 +127,11 @@ pub(super) async fn open_or_set_aside(path: &Path, id: JournalId) -> Result<(Ope
     } else if beside(path, "-wal").exists() {
         "the file is gone and its write-ahead log is not".to_owned()
     } else {
-        return Ok((create(path, id).await.map_err(database)?, None));
+        return Ok((create(path, id, inode).await.map_err(database)?, None));
     };
     let aside = set_aside(path, id).map_err(unusable)?;
     tracing::error!(reason, path = %aside.display(), "the journal is damaged: it is set aside, and a new one begins");
-    let file = create(path, id).await.map_err(database)?;
+    let file = create(path, id, inode).await.map_err(database)?;
     Ok((file, Some(SetAside { path: aside, reason })))
 }
 
@@ -152,18 +170,20 @@ async fn connect(path: &Path, create: bool) -> Result<SqliteConnection, sqlx::Er
     SqliteConnection::connect_with(&options).await
 }
 
-async fn create(path: &Path, id: JournalId) -> Result<OpenFile, Trouble> {
+async fn create(path: &Path, id: JournalId, inode: Inode) -> Result<OpenFile, Trouble> {
     let mut connection = connect(path, true).await?;
+    let inode = of(path, inode)?;
     let mut transaction = connection.begin().await?;
     for (_, statement) in TABLES {
         sqlx::query(statement).execute(&mut *transaction).await?;
     }
-    sqlx::query("INSERT INTO journal (id, checksum, opened) VALUES (?, ?, 0)")
+    sqlx::query("INSERT INTO journal (id, inode, checksum, opened) VALUES (?, ?, ?, 0)")
         .bind(id.to_string())
-        .bind(checksum(&id.to_string()))
+        .bind(inode)
+        .bind(checksum(&id.to_string(), inode))
         .execute(&mut *transaction)
         .await?;
-    sqlx::query("PRAGMA user_version = 1").execute(&mut *transaction).await?;
+    sqlx::query("PRAGMA user_version = 2").execute(&mut *transaction).await?;
     transaction.commit().await?;
     // The id is in the file itself from here on, so that a lost log cannot take it along.
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await?;
@@ -174,13 +194,17 @@ async fn create(path: &Path, id: JournalId) -> Result<OpenFile, Trouble> {
     Ok(OpenFile { connection, id, next: 1, book: Book::default() })
 }
 
-fn checksum(id: &str) -> Vec<u8> {
-    Sha256::digest(id).to_vec()
+fn checksum(id: &str, inode: i64) -> Vec<u8> {
+    Sha256::digest(format!("{id} {inode}")).to_vec()
 }
 
-async fn open(path: &Path) -> Result<OpenFile, Trouble> {
+fn of(path: &Path, inode: Inode) -> Result<i64, Trouble> {
+    inode(path).map_err(|error| Trouble::Database(sqlx::Error::Io(error)))
+}
+
+async fn open(path: &Path, inode: Inode) -> Result<OpenFile, Trouble> {
     let mut connection = connect(path, false).await?;
-    match check(&mut connection).await {
+    match check(&mut connection, of(path, inode)?).await {
         Ok((id, book, next)) => Ok(OpenFile { connection, id, next, book }),
         Err(trouble) => {
             // Not closed in the ordinary way: that would write into a file which is to be kept as it was found.
@@ -190,7 +214,7 @@ async fn open(path: &Path) -> Result<OpenFile, Trouble> {
     }
 }
 
-async fn check(connection: &mut SqliteConnection) -> Result<(JournalId, Book, i64), Trouble> {
+async fn check(connection: &mut SqliteConnection, inode: i64) -> Result<(JournalId, Book, i64), Trouble> {
     let content = |text: String| Err(Trouble::Content(text));
     let found: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(3)").fetch_all(&mut *connection).await?;
     if found != ["ok"] {
@@ -205,12 +229,15 @@ async fn check(connection: &mut SqliteConnection) -> Result<(JournalId, Book, i6
     if !tables.iter().map(|(name, sql)| (name.as_str(), sql.as_str())).eq(TABLES) {
         return content("its tables are not a journal's".into());
     }
-    let ids: Vec<(String, Vec<u8>)> =
-        sqlx::query_as("SELECT id, checksum FROM journal").fetch_all(&mut *connection).await?;
-    let [(id, sum)] = &ids[..] else { return content(format!("it has {} ids", ids.len())) };
-    let Some(id) = id.parse::<JournalId>().ok().filter(|_| *sum == checksum(id)) else {
+    let ids: Vec<(String, i64, Vec<u8>)> =
+        sqlx::query_as("SELECT id, inode, checksum FROM journal").fetch_all(&mut *connection).await?;
+    let [(id, made_as, sum)] = &ids[..] else { return content(format!("it has {} ids", ids.len())) };
+    let Some(id) = id.parse::<JournalId>().ok().filter(|_| *sum == checksum(id, *made_as)) else {
         return content("its id is damaged".into());
     };
+    if *made_as != inode {
+        return content(format!("it is a copy: it was made as inode {made_as} and is inode {inode}"));
+    }
     let (book, next) = read(connection).await?;
     // It must take a write now, rather than fail when the first command comes.
     sqlx::query("UPDATE journal SET opened = opened + 1").execute(&mut *connection).await?;

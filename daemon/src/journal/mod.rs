@@ -23,6 +23,7 @@ use bc_runtime::effect::{Effect, EffectJournal};
 use sqlx::{Connection, SqliteConnection};
 use tokio::sync::Mutex;
 
+use self::file::Inode;
 use self::reserve::Reserve;
 use self::row::Row;
 use crate::faults::crash_at;
@@ -84,8 +85,12 @@ struct Writer {
 impl Journal {
     /// Opens the journal, or makes it. `random` makes the id of a new one; `reserve_bytes` are kept for terminal records.
     pub async fn open(path: &Path, random: [u8; 16], reserve_bytes: u64) -> Result<Opened, Unusable> {
+        Self::open_as(path, random, reserve_bytes, file::inode).await
+    }
+
+    async fn open_as(path: &Path, random: [u8; 16], reserve_bytes: u64, inode: Inode) -> Result<Opened, Unusable> {
         let id = JournalId::from_uuid(uuid::Builder::from_random_bytes(random).into_uuid());
-        let (file, set_aside) = file::open_or_set_aside(path, id).await?;
+        let (file, set_aside) = file::open_or_set_aside(path, id, inode).await?;
         let reserve = Reserve::new(path.with_extension("reserve"), reserve_bytes);
         let writer = Mutex::new(Writer { connection: file.connection, next: file.next });
         let journal = Self(Arc::new(Inner { id: file.id, writer, reserve }));

@@ -64,8 +64,9 @@ impl Bench {
         self.folder.path().join("journal.db")
     }
 
+    /// As if it were the file that it was made as: images of it are written to other places.
     async fn open(&self, random: u8) -> Opened {
-        Journal::open(&self.path(), [random; 16], RESERVE).await.expect("it opens")
+        Journal::open_as(&self.path(), [random; 16], RESERVE, |_| Ok(1)).await.expect("it opens")
     }
 }
 
@@ -120,7 +121,7 @@ async fn an_effect_s_outcome_takes_the_place_of_its_intent() {
 async fn a_second_daemon_is_turned_away_and_the_file_left_alone() {
     let bench = Bench::new();
     let first = bench.open(1).await;
-    let second = Journal::open(&bench.path(), [2; 16], RESERVE).await;
+    let second = Journal::open_as(&bench.path(), [2; 16], RESERVE, |_| Ok(1)).await;
     assert!(matches!(second.err(), Some(Unusable::Database { .. })));
     first.journal.save(&records(1)).await.expect("the first goes on");
 }
@@ -227,4 +228,28 @@ async fn promise_07_any_byte_of_the_write_ahead_log_may_be_damaged() {
         cut.log.truncate(length);
         cut.check(0, &format!("log cut to {length} bytes")).await;
     }
+}
+
+#[tokio::test]
+async fn promise_02_a_copy_is_not_the_journal_and_a_renamed_one_is() {
+    let open = async |path: &Path, random| Journal::open(path, [random; 16], RESERVE).await.expect("it opens");
+    let bench = Bench::new();
+    let Opened { journal, .. } = open(&bench.path(), 1).await;
+    let id = journal.id();
+    journal.save(&records(1)).await.expect("saved");
+    journal.close().await;
+
+    let copy = bench.folder.path().join("copy.db");
+    fs::copy(bench.path(), &copy).expect("it is copied");
+    // The original goes on, and the copy does not know of it.
+    let Opened { journal, book, set_aside } = open(&copy, 2).await;
+    assert_ne!(journal.id(), id);
+    assert_eq!(book.into_entries(), []);
+    assert!(set_aside.expect("it is set aside").reason.contains("it is a copy"));
+
+    let moved = bench.folder.path().join("moved.db");
+    fs::rename(bench.path(), &moved).expect("it is renamed");
+    let Opened { journal, book, set_aside } = open(&moved, 3).await;
+    assert_eq!((journal.id(), set_aside), (id, None));
+    assert_eq!(book.into_entries().len(), 1);
 }
