@@ -48,7 +48,7 @@ pub(super) struct OpenFile {
 }
 
 /// Tells a file from its copies: its inode, which stays the same when it is renamed.
-pub(super) type Inode = fn(&Path) -> io::Result<i64>;
+pub type Inode = fn(&Path) -> io::Result<i64>;
 
 /// What the file system says.
 pub(super) fn inode(path: &Path) -> io::Result<i64> {

@@ -23,7 +23,7 @@ use bc_runtime::effect::{Effect, EffectJournal};
 use sqlx::{Connection, SqliteConnection};
 use tokio::sync::Mutex;
 
-use self::file::Inode;
+pub use self::file::Inode;
 use self::reserve::Reserve;
 use self::row::Row;
 use crate::faults::crash_at;
@@ -88,7 +88,8 @@ impl Journal {
         Self::open_as(path, random, reserve_bytes, file::inode).await
     }
 
-    async fn open_as(path: &Path, random: [u8; 16], reserve_bytes: u64, inode: Inode) -> Result<Opened, Unusable> {
+    /// As [`Journal::open`], where `inode` tells a file from its copies: for an image of a disk, whose files have other numbers.
+    pub async fn open_as(path: &Path, random: [u8; 16], reserve_bytes: u64, inode: Inode) -> Result<Opened, Unusable> {
         let id = JournalId::from_uuid(uuid::Builder::from_random_bytes(random).into_uuid());
         let (file, set_aside) = file::open_or_set_aside(path, id, inode).await?;
         let reserve = Reserve::new(path.with_extension("reserve"), reserve_bytes);
