@@ -75,7 +75,15 @@ async fn collect(gateway: &Inner, batch: Vec<Item>) {
             for alone in batch.split() {
                 match write(gateway, &alone).await {
                     Ok(written) => tell(gateway, &alone, written),
-                    Err(_) => alone.close(),
+                    Err(error) => {
+                        let nodes: Vec<String> = alone.sessions.keys().map(ToString::to_string).collect();
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            ?nodes,
+                            "its updates cannot be written"
+                        );
+                        alone.close();
+                    }
                 }
             }
             return;
