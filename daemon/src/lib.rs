@@ -21,3 +21,4 @@ pub mod service;
 pub mod session;
 pub mod shell;
 pub mod terminal;
+pub mod trust;

@@ -33,6 +33,7 @@ use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
 use crate::shell::{Handle, Parts, Shell};
+use crate::trust::Trust;
 
 /// The journal, below the state directory.
 const JOURNAL: &str = "journal.sqlite";
@@ -131,6 +132,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         journal: journal.clone(),
         lanes: Lanes::default(),
         time: time.clone(),
+        trust: Trust::default(),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
@@ -151,6 +153,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
             uptime_ms: uptime_ms(&uptime),
             // The session knows.
             last_epoch: 0,
+            trust_version: 0,
         }
     };
     let context = Context {

@@ -27,6 +27,7 @@ use crate::kinds::kept::Kept;
 use crate::lanes::Lanes;
 use crate::node::Node;
 use crate::server_time::ServerTime;
+use crate::trust::Trust;
 
 /// Inputs that wait for the loop; a sender waits when there are more.
 const INBOX: usize = 256;
@@ -61,6 +62,8 @@ pub struct Parts {
     pub lanes: Lanes,
     /// Server time.
     pub time: ServerTime,
+    /// What the node trusts.
+    pub trust: Trust,
     /// Where what it says goes.
     pub sink: Arc<dyn FrameSink>,
     /// Called about once a second, as long as the loop gets on.
@@ -140,6 +143,7 @@ impl Shell {
     fn decide(&mut self, inputs: impl Iterator<Item = Input>) -> Step {
         let mut together = Step::default();
         let parts = Arc::clone(&self.parts);
+        let trust = parts.trust.now();
         for input in inputs {
             if let Input::RunFinished { command, .. } = &input {
                 self.running.remove(command);
@@ -151,6 +155,7 @@ impl Shell {
                 has_room: !matches!(input, Input::Delivered { .. } | Input::Tick | Input::SpecApplied { .. })
                     || parts.journal.has_room(),
                 kind: &|name, digest| parts.kinds.availability(name, digest),
+                trust: &trust,
             };
             together.and(self.core.on(input, &world));
         }

@@ -30,6 +30,8 @@ ids! {
     BatchId = Batch "batch";
     /// One life of a node's journal; a lost journal comes back with another.
     JournalId = Journal "journal";
+    /// A GPU that somebody has reserved on a node.
+    AllocationId = Allocation "alloc";
 }
 
 #[cfg(test)]

@@ -5,13 +5,17 @@
 //! needs of the world is an argument.
 
 pub mod abi;
+pub mod batch;
 pub mod canonical;
 pub mod grants;
 pub mod id;
 pub mod manifest;
+pub mod merkle;
 pub mod pattern;
 pub mod quantity;
 pub mod rules;
 pub mod schema;
+pub mod sign;
+pub mod spec;
 pub mod wire;
 pub mod xid;

@@ -8,6 +8,7 @@ use bc_proto::id::CommandId;
 use bc_proto::manifest::Role;
 use bc_proto::rules::daemon::{Core, Frame, Input, Record, Start, Step, World as CoreWorld};
 use bc_proto::rules::lane::PerLane;
+use bc_proto::rules::trust::TrustBundle;
 use bc_proto::wire::Report;
 use uuid::Uuid;
 
@@ -53,6 +54,7 @@ impl World {
                 free: process.free(rules.lanes_apart).free(begun),
                 has_room: true,
                 kind: &|name, _| availability(name),
+                trust: &TrustBundle::NONE,
             };
             let mut step = process.core.on(input, &world);
             if !rules.repeats_results {
@@ -149,6 +151,8 @@ impl World {
         session.up.push_back(match frame {
             Frame::Ack(command) => Up::Ack(number(command)),
             Frame::Update(update) => Up::Update(update),
+            // Specs come here when the world has them, asked for or not.
+            Frame::SpecWanted(_) => return,
         });
     }
 

@@ -92,9 +92,10 @@ impl Machine {
 
     pub(crate) fn save(&mut self, records: &[Record]) {
         for record in records {
-            if let Record::Forgotten { command } = record {
-                self.disk.retain(|kept| kept.command() != *command);
-            } else {
+            if matches!(record, Record::Forgotten { .. } | Record::ReplayFloor { .. }) {
+                self.disk.retain(|kept| kept.command() != record.command());
+            }
+            if !matches!(record, Record::Forgotten { .. }) {
                 self.disk.push(record.clone());
             }
         }

@@ -153,7 +153,7 @@ impl World {
                 }
                 Down::Deliver(epoch, deliver) => Input::Delivered { epoch: stamp(epoch), deliver },
                 Down::Cancel(epoch, number) => {
-                    Input::CancelReceived { epoch: stamp(epoch), command: crate::daemon::id(number) }
+                    Input::CancelReceived { epoch: stamp(epoch), command: crate::daemon::id(number), signature: None }
                 }
                 Down::UpdateAck(epoch, number, settled_below_seq) => {
                     let commands = vec![crate::daemon::id(number)];
@@ -233,6 +233,9 @@ impl World {
             not_after_ms: row.not_after,
             timeout_ms: row.kind().timeout_ms,
             min_generation: row.min_generation,
+            signature: None,
+            batch: None,
+            approved: None,
         }
     }
 

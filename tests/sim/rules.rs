@@ -114,5 +114,6 @@ pub(crate) const KINDS: [Kind; 9] = [
 /// What every node knows of them.
 pub(crate) fn availability(name: &str) -> Availability {
     let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else { return Availability::Unsupported };
-    Availability::Loaded { lane: kind.lane, traits: kind.traits(), roles: vec![Role::Host, Role::Ramdisk] }
+    let roles = vec![Role::Host, Role::Ramdisk];
+    Availability::Loaded { lane: kind.lane, traits: kind.traits(), roles, timeout_ms: kind.timeout_ms }
 }

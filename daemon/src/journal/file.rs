@@ -38,7 +38,7 @@ const TABLES: [(&str, &str); 3] = [
 ];
 
 /// The format, in SQLite's `user_version`.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 pub(super) struct OpenFile {
     pub(super) connection: SqliteConnection,
@@ -183,7 +183,7 @@ async fn create(path: &Path, id: JournalId, inode: Inode) -> Result<OpenFile, Tr
         .bind(checksum(&id.to_string(), inode))
         .execute(&mut *transaction)
         .await?;
-    sqlx::query("PRAGMA user_version = 2").execute(&mut *transaction).await?;
+    sqlx::query("PRAGMA user_version = 3").execute(&mut *transaction).await?;
     transaction.commit().await?;
     // The id is in the file itself from here on, so that a lost log cannot take it along.
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await?;

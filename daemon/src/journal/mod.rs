@@ -151,12 +151,17 @@ impl Writer {
         let mut next = self.next;
         let mut transaction = self.connection.begin().await?;
         for record in records {
-            if let Record::Forgotten { command } = record {
-                file::forget(&mut transaction, *command).await?;
-            } else {
-                file::insert(&mut transaction, &Row::of(next, record)).await?;
-                next += 1;
+            match record {
+                Record::Forgotten { command } => {
+                    file::forget(&mut transaction, *command).await?;
+                    continue;
+                }
+                // The newest one says it all.
+                Record::ReplayFloor { .. } => file::forget(&mut transaction, record.command()).await?,
+                _ => {}
             }
+            file::insert(&mut transaction, &Row::of(next, record)).await?;
+            next += 1;
         }
         transaction.commit().await?;
         self.next = next;

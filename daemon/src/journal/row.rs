@@ -37,7 +37,7 @@ pub(super) enum Wrong {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
 enum Body {
-    Accepted { deliver: Deliver, lane: Lane, traits: BTreeSet<Trait>, boot: String },
+    Accepted { deliver: Deliver, lane: Lane, traits: BTreeSet<Trait>, boot: String, at_ms: u64 },
     Refused { deliver: Deliver, report: Report, reason: String, at_ms: u64 },
     Started { attempt: u32, boot: String },
     Effect { attempt: u32, seq: u32, effect: Value },
@@ -45,13 +45,14 @@ enum Body {
     Finished { report: Report, reason: String, at_ms: u64 },
     Acknowledged,
     Forgotten,
+    ReplayFloor { not_after_ms: u64 },
 }
 
 impl Row {
     pub(super) fn of(n: i64, record: &Record) -> Self {
         let (body, result) = match record.clone() {
-            Record::Accepted { deliver, lane, traits, boot } => {
-                (Body::Accepted { deliver: *deliver, lane, traits, boot }, None)
+            Record::Accepted { deliver, lane, traits, boot, at_ms } => {
+                (Body::Accepted { deliver: *deliver, lane, traits, boot, at_ms }, None)
             }
             Record::Refused { deliver, update: Update { report, reason, at_ms, result, .. } } => {
                 (Body::Refused { deliver: *deliver, report, reason, at_ms }, Some(result))
@@ -64,6 +65,7 @@ impl Row {
             Record::CancelRequested { .. } => (Body::CancelRequested, None),
             Record::Acknowledged { .. } => (Body::Acknowledged, None),
             Record::Forgotten { .. } => (Body::Forgotten, None),
+            Record::ReplayFloor { not_after_ms } => (Body::ReplayFloor { not_after_ms }, None),
         };
         let body = serde_json::to_string(&body).expect("records have text keys only");
         let mut row = Self { n, command_id: record.command().to_string(), body, result, checksum: Vec::new() };
@@ -81,21 +83,22 @@ impl Row {
         let body = serde_json::from_str(&self.body).map_err(|error| wrong("body", error.to_string()))?;
         let result = self.result.unwrap_or_default();
         Ok(match body {
-            Body::Accepted { deliver, lane, traits, boot } => {
-                Record::Accepted { deliver: Box::new(deliver), lane, traits, boot }
+            Body::Accepted { deliver, lane, traits, boot, at_ms } => {
+                Record::Accepted { deliver: Box::new(deliver), lane, traits, boot, at_ms }
             }
             Body::Refused { deliver, report, reason, at_ms } => Record::Refused {
                 deliver: Box::new(deliver),
-                update: Update { command, report, reason, result, at_ms },
+                update: Update { command, report, reason, result, at_ms, node_sig: Vec::new() },
             },
             Body::Finished { report, reason, at_ms } => {
-                Record::Finished { update: Update { command, report, reason, result, at_ms } }
+                Record::Finished { update: Update { command, report, reason, result, at_ms, node_sig: Vec::new() } }
             }
             Body::Started { attempt, boot } => Record::Started { command, attempt, boot },
             Body::Effect { attempt, seq, effect } => Record::Effect { command, attempt, seq, effect },
             Body::CancelRequested => Record::CancelRequested { command },
             Body::Acknowledged => Record::Acknowledged { command },
             Body::Forgotten => Record::Forgotten { command },
+            Body::ReplayFloor { not_after_ms } => Record::ReplayFloor { not_after_ms },
         })
     }
 

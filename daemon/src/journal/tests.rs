@@ -29,6 +29,9 @@ fn records(seq: u64) -> Vec<Record> {
         not_after_ms: u64::MAX,
         timeout_ms: 60_000,
         min_generation: Some(3),
+        signature: None,
+        batch: None,
+        approved: None,
     };
     let update = Update {
         command: id(seq),
@@ -36,6 +39,7 @@ fn records(seq: u64) -> Vec<Record> {
         reason: String::new(),
         result: format!("{{\"b\":1, \"a\":\"{}\"}}", "y".repeat(3_000)).into_bytes(),
         at_ms: 1,
+        node_sig: Vec::new(),
     };
     vec![
         Record::Accepted {
@@ -43,6 +47,7 @@ fn records(seq: u64) -> Vec<Record> {
             lane: Lane::Bulk,
             traits: BTreeSet::from([Trait::RetrySafe]),
             boot: "boot-1".into(),
+            at_ms: 1,
         },
         Record::Started { command: id(seq), attempt: 1, boot: "boot-1".into() },
         Record::CancelRequested { command: id(seq) },

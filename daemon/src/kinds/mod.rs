@@ -133,6 +133,7 @@ impl Kinds {
                 lane: manifest.lane,
                 traits: manifest.traits.clone(),
                 roles: manifest.roles.iter().copied().collect(),
+                timeout_ms: u64::try_from(manifest.timeout.0.as_millis()).unwrap_or(u64::MAX),
             };
         }
         let lack = table.lacking.iter().find(|(known, _)| known == digest).map(|(_, lack)| *lack);

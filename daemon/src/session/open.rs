@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bc_proto::rules::daemon::Input;
+use bc_proto::sign::WorkerSignature;
 use bc_proto::wire::{Deliver, Hello, SESSION_EPOCH, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
@@ -227,10 +228,12 @@ impl Serving<'_> {
                 Err(invalid) => tracing::error!(%invalid, "a command is ignored"),
             },
             Some(v1::to_node::Frame::Cancel(cancel)) => {
-                if let Ok(command) = cancel.command_id.parse() {
-                    self.input(Input::CancelReceived { epoch, command }).await;
+                let signature = cancel.signature.map(WorkerSignature::try_from).transpose();
+                if let (Ok(command), Ok(signature)) = (cancel.command_id.parse(), signature) {
+                    let signature = signature.map(Box::new);
+                    self.input(Input::CancelReceived { epoch, command, signature }).await;
                 } else {
-                    tracing::error!("a Cancel that names no command is ignored");
+                    tracing::error!("a Cancel that does not fit is ignored");
                 }
             }
             Some(v1::to_node::Frame::UpdateAck(ack)) => {
@@ -247,8 +250,8 @@ impl Serving<'_> {
                 }
             }
             Some(v1::to_node::Frame::Welcome(_)) => tracing::debug!("a second Welcome is ignored"),
-            // A frame that only a newer gateway knows.
-            None => {}
+            // Frames that only a newer gateway knows, and those to come.
+            Some(v1::to_node::Frame::Spec(_) | v1::to_node::Frame::TrustChanged(_)) | None => {}
         }
     }
 

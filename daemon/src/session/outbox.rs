@@ -98,6 +98,9 @@ impl FrameSink for Outbox {
             line.say(match frame {
                 Frame::Ack(command) => v1::from_node::Frame::Ack(v1::Ack { command_id: command.to_string() }),
                 Frame::Update(update) => v1::from_node::Frame::Update(update.into()),
+                Frame::SpecWanted(min_generation) => {
+                    v1::from_node::Frame::SpecWanted(v1::SpecWanted { min_generation })
+                }
             });
         }
     }
@@ -171,7 +174,14 @@ mod tests {
         assert!(!outbox.is_due(id(), now) && outbox.is_due(id(), now + PROGRESS));
         // Half full is full, for progress; and a run that is over leaves nothing behind.
         outbox.frame(Frame::Ack(id()));
-        let over = Update { command: id(), report: Report::Failed, reason: String::new(), result: vec![], at_ms: 0 };
+        let over = Update {
+            command: id(),
+            report: Report::Failed,
+            reason: String::new(),
+            result: vec![],
+            at_ms: 0,
+            node_sig: vec![],
+        };
         outbox.frame(Frame::Update(over));
         assert!(outbox.0.progress.lock().expect("no panic holds it").is_empty());
         outbox.progress(id(), 3, None, "", "");

@@ -93,7 +93,13 @@ impl Link {
     /// Lets the node in.
     pub(crate) async fn welcome(mut self, epoch: u64, settled_below_seq: u64) -> Self {
         self.epoch = epoch;
-        let welcome = v1::Welcome { epoch, server_time_ms: SERVER_TIME_MS, settled_below_seq, heartbeat_ms: 1_000 };
+        let welcome = v1::Welcome {
+            epoch,
+            server_time_ms: SERVER_TIME_MS,
+            settled_below_seq,
+            heartbeat_ms: 1_000,
+            trust_bundle: vec![],
+        };
         self.send(v1::to_node::Frame::Welcome(welcome)).await;
         self
     }
@@ -210,6 +216,7 @@ impl rpc::node_gateway_server::NodeGateway for Served {
             incarnation,
             certificate_chain: vec![certificate, self.authority.der.clone()],
             server_time_ms: SERVER_TIME_MS,
+            trust_bundle: Vec::new(),
         }))
     }
 
@@ -250,12 +257,20 @@ impl rpc::node_gateway_server::NodeGateway for Served {
         let (chunks, stream) = mpsc::channel(1);
         tokio::spawn(async move {
             for chunk in found.chunks(64 * 1024) {
-                if chunks.send(Ok(v1::KindChunk { bytes: chunk.to_vec() })).await.is_err() {
+                if chunks.send(Ok(v1::KindChunk { bytes: chunk.to_vec(), ..v1::KindChunk::default() })).await.is_err() {
                     return;
                 }
             }
         });
         Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        Err(Status::unimplemented("certificates are not renewed yet"))
+    }
+
+    async fn exchange_secret(&self, _: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
+        Err(Status::unimplemented("there are no secrets yet"))
     }
 }
 
@@ -330,5 +345,8 @@ pub(crate) fn deliver(kind: &str, digest: &str, seq: u64, payload: serde_json::V
         not_after_ms: SERVER_TIME_MS + 600_000,
         timeout_ms: 50_000,
         min_generation: None,
+        signature: None,
+        batch: None,
+        approved: None,
     }
 }

@@ -232,7 +232,7 @@ async fn a_called_off_command_does_not_start_although_its_component_was_still_to
     link.deliver(&noop(1)).await;
     link.deliver(&noop(2)).await;
     let command_id = id(2).to_string();
-    link.send(v1::to_node::Frame::Cancel(v1::Cancel { command_id })).await;
+    link.send(v1::to_node::Frame::Cancel(v1::Cancel { command_id, signature: None })).await;
     let mut said = [link.report(1).await, link.report(2).await];
     said.sort_by_key(|update| update.command);
     assert_eq!(said.map(|update| update.report), [Report::Rejected, Report::Cancelled]);

@@ -12,6 +12,7 @@ use bc_daemon::lanes::Lanes;
 use bc_daemon::node::Node;
 use bc_daemon::server_time::ServerTime;
 use bc_daemon::shell::{FrameSink, Handle, Parts, Shell};
+use bc_daemon::trust::Trust;
 use bc_proto::grants::Policy;
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
@@ -53,6 +54,9 @@ pub(crate) fn deliver(kind: &Named, seq: u64, payload: Value) -> Deliver {
         not_after_ms: START_MS + 600_000,
         timeout_ms: 30_000,
         min_generation: None,
+        signature: None,
+        batch: None,
+        approved: None,
     }
 }
 
@@ -124,6 +128,7 @@ impl Bench {
         time.set(START_MS, Instant::now());
         let (said, heard) = mpsc::unbounded_channel();
         let parts = Parts {
+            trust: Trust::default(),
             node: Arc::clone(&self.node),
             identity: Identity { node: node_id(), incarnation: 1, role: Role::Host, boot: "boot-1".into() },
             kinds: self.kinds.clone(),

@@ -56,18 +56,18 @@ async fn promise_13_a_cancel_overtakes_everything_and_reports_what_happened() {
     daemon.deliver(&hold(1)).await;
     assert_eq!(daemon.report(1).await.report, Report::Running, "it is re-attached to the one that runs");
 
-    daemon.input(Input::CancelReceived { epoch: 1, command: id(1) }).await;
+    daemon.input(Input::CancelReceived { epoch: 1, command: id(1), signature: None }).await;
     let cancelled = daemon.report(1).await;
     assert_eq!((cancelled.report, cancelled.reason.as_str()), (Report::Cancelled, "cancelled"));
     let result: Value = serde_json::from_slice(&cancelled.result).expect("JSON");
     assert_eq!(result["effects"], json!([]));
-    daemon.input(Input::CancelReceived { epoch: 1, command: id(1) }).await;
+    daemon.input(Input::CancelReceived { epoch: 1, command: id(1), signature: None }).await;
     assert_eq!(daemon.report(1).await, cancelled, "said again to whoever asks again");
     // Its worker is back.
     daemon.deliver(&deliver(&bench.noop, 10, json!({}))).await;
     assert_eq!(daemon.frame().await, Frame::Ack(id(10)));
     for seq in 2..=8 {
-        daemon.input(Input::CancelReceived { epoch: 1, command: id(seq) }).await;
+        daemon.input(Input::CancelReceived { epoch: 1, command: id(seq), signature: None }).await;
     }
 }
 
@@ -89,7 +89,7 @@ async fn promise_02_a_restart_runs_again_only_what_is_retry_safe_over_the_disk_o
     assert_eq!((second.report, second.reason.as_str()), (Report::Failed, "interrupted"));
     let book = restarted.journal.read().await.expect("it reads");
     assert_eq!(book.find(id(2)).expect("kept").attempt, 1, "it is not started again");
-    daemon.input(Input::CancelReceived { epoch: 1, command: id(2) }).await;
+    daemon.input(Input::CancelReceived { epoch: 1, command: id(2), signature: None }).await;
 }
 
 /// Looks into the journal at the moment of each effect.
@@ -169,7 +169,7 @@ async fn a_run_s_log_goes_to_the_sink_and_a_missing_kind_ends_what_a_restart_wou
     let gone = deliver(&bench.unknown, 1, json!({}));
     let traits = [bc_proto::manifest::Trait::RetrySafe].into();
     let lane = bc_proto::manifest::Lane::Control;
-    let accepted = Record::Accepted { deliver: Box::new(gone.clone()), lane, traits, boot: "boot-1".into() };
+    let accepted = Record::Accepted { deliver: Box::new(gone.clone()), lane, traits, boot: "boot-1".into(), at_ms: 1 };
     opened.journal.save(&[accepted]).await.expect("saved");
     opened.journal.close().await;
     let mut daemon = bench.daemon().await;

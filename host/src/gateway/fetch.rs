@@ -51,6 +51,6 @@ impl Components {
 pub(super) fn pieces(component: Arc<Vec<u8>>) -> impl Stream<Item = Result<KindChunk, Status>> + Send + 'static {
     stream::iter((0..component.len()).step_by(CHUNK)).map(move |at| {
         let end = (at + CHUNK).min(component.len());
-        Ok(KindChunk { bytes: component[at..end].to_vec() })
+        Ok(KindChunk { bytes: component[at..end].to_vec(), ..KindChunk::default() })
     })
 }

@@ -85,6 +85,7 @@ impl Inner {
             incarnation: peer.incarnation,
             certificate_chain: vec![issued.der, self.authority.certificate_der().to_vec()],
             server_time_ms: unix_ms(now),
+            trust_bundle: Vec::new(),
         })
     }
 

@@ -56,6 +56,14 @@ impl NodeGateway for Service {
         let component = component.ok_or_else(|| Status::not_found("no registered component has this digest"))?;
         Ok(Response::new(Box::pin(fetch::pieces(component))))
     }
+
+    async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        Err(Status::unimplemented("certificates are not renewed yet"))
+    }
+
+    async fn exchange_secret(&self, _: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
+        Err(Status::unimplemented("there are no secrets yet"))
+    }
 }
 
 /// Who calls, by the certificate that TLS has verified.

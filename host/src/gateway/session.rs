@@ -196,7 +196,10 @@ async fn welcome(
     let server_time_ms = unix_ms(gateway.world.now());
     let settled_below_seq = opened.settled_below_seq;
     crash_at("welcome.before-send");
-    send(Frame::Welcome(v1::Welcome { epoch: session.epoch, server_time_ms, settled_below_seq, heartbeat_ms })).await?;
+    let trust_bundle = Vec::new();
+    let epoch = session.epoch;
+    let welcome = v1::Welcome { epoch, server_time_ms, settled_below_seq, heartbeat_ms, trust_bundle };
+    send(Frame::Welcome(welcome)).await?;
     let mut cancelled = Vec::new();
     let mut refused = Vec::new();
     for delivery in opened.replay {
@@ -209,7 +212,7 @@ async fn welcome(
         send(Frame::Deliver(delivery.deliver.into())).await?;
     }
     for command_id in cancelled {
-        send(Frame::Cancel(v1::Cancel { command_id })).await?;
+        send(Frame::Cancel(v1::Cancel { command_id, signature: None })).await?;
     }
     crash_at("welcome.after-send");
     dispatcher::refuse(gateway, &refused).await.map_err(|error| away(&error))
@@ -242,6 +245,8 @@ async fn take(
         Some(Frame::Progress(progress)) => return tell(gateway, session, progress, told),
         Some(Frame::Heartbeat(_)) => return,
         Some(Frame::Hello(_)) => return nonsense(session, "a session has one Hello"),
+        // To come.
+        Some(Frame::SpecWanted(_) | Frame::SpecApplied(_) | Frame::AllocationBound(_) | Frame::Conditions(_)) => return,
         None => return nonsense(session, "a frame that this gateway does not know"),
     };
     let room = match kib {

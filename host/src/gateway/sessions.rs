@@ -164,7 +164,7 @@ impl Session {
 }
 
 fn cancel(command: CommandId) -> v1::to_node::Frame {
-    v1::to_node::Frame::Cancel(v1::Cancel { command_id: command.to_string() })
+    v1::to_node::Frame::Cancel(v1::Cancel { command_id: command.to_string(), signature: None })
 }
 
 const fn index(lane: Lane) -> usize {

@@ -145,6 +145,9 @@ impl TryFrom<Row> for Delivery {
             not_after_ms: unix_ms(row.not_after),
             timeout_ms: number("timeout_ms", row.timeout_ms)?,
             min_generation: row.min_generation.map(|value| number("min_generation", value)).transpose()?,
+            signature: None,
+            batch: None,
+            approved: None,
         };
         let lane = code::parse_lane(&row.lane).ok_or_else(|| corrupt("commands", "lane", id))?;
         Ok(Self { deliver, lane, is_cancelled: row.is_cancelled })

@@ -21,6 +21,9 @@ use crate::manifest::{Lane, Role, Trait};
 use crate::rules::accept::{self, Decision, Delivery, Known, Refusal};
 use crate::rules::lane::PerLane;
 use crate::rules::resume::{self, Journaled, Recovery};
+use crate::rules::trust::{Distrust, HOUR_MS, TrustBundle};
+use crate::sign::WorkerSignature;
+use crate::sign::body::CancelBody;
 use crate::wire::{Deliver, Report, Update};
 
 /// How often a retry-safe command is started before it counts as interrupted: a run that takes the daemon down with it must
@@ -54,6 +57,8 @@ pub enum Availability {
         traits: BTreeSet<Trait>,
         /// The roles it is for.
         roles: Vec<Role>,
+        /// How long a run may take, by its manifest, milliseconds.
+        timeout_ms: u64,
     },
     /// It has no component of that digest.
     Unavailable,
@@ -71,6 +76,8 @@ pub struct World<'a> {
     pub has_room: bool,
     /// Looks a kind up by name and digest.
     pub kind: &'a dyn Fn(&str, &str) -> Availability,
+    /// What the node trusts.
+    pub trust: &'a TrustBundle,
 }
 
 /// What happens to a daemon.
@@ -101,6 +108,8 @@ pub enum Input {
         epoch: u64,
         /// The command.
         command: CommandId,
+        /// The control plane's signature.
+        signature: Option<Box<WorkerSignature>>,
     },
     /// Updates are durable on the control plane.
     UpdateAcked {
@@ -138,6 +147,8 @@ pub enum Frame {
     Ack(CommandId),
     /// What became of a command.
     Update(Update),
+    /// A command presupposes a newer spec, of this generation at least.
+    SpecWanted(u64),
 }
 
 /// A run to begin.
@@ -186,7 +197,7 @@ enum Standing {
     /// A restart cut it off, and it may run again. It does when it is delivered again, and not before: only the control plane
     /// knows whether it was called off, ran out of time or was meant for an earlier life meanwhile.
     CutOff(Box<Entry>),
-    /// Its new boot settles it on the control plane's side.
+    /// The control plane settles it by itself, or has: it does not run again.
     AwaitingSettlement,
     Settled {
         update: Update,
@@ -200,6 +211,10 @@ struct Held {
     seq: u64,
     standing: Standing,
     cancel_requested: bool,
+    /// Until when it may be delivered: before that it is not forgotten, or it could be run once more.
+    not_after_ms: u64,
+    /// When it was accepted, if it was destructive and outside a batch.
+    broke_glass_ms: Option<u64>,
 }
 
 /// The daemon's state. Everything in it that matters after a crash is in the journal as well.
@@ -212,6 +227,8 @@ pub struct Core {
     /// The highest session that was ever open: an older one never comes back.
     newest_session: u64,
     settled_below_seq: u64,
+    /// The latest `not_after_ms` that was forgotten.
+    replay_floor_ms: u64,
     held: BTreeMap<CommandId, Held>,
     /// Commands that wait for a spec, not journaled.
     waiting: BTreeMap<CommandId, Deliver>,
@@ -229,6 +246,7 @@ impl Core {
             session: None,
             newest_session: 0,
             settled_below_seq: 0,
+            replay_floor_ms: journal.replay_floor_ms(),
             held: BTreeMap::new(),
             waiting: BTreeMap::new(),
             called_off: BTreeSet::new(),
@@ -262,16 +280,20 @@ impl Core {
             Input::Delivered { epoch, deliver } if self.session == Some(epoch) => {
                 self.delivered(*deliver, world, &mut step);
             }
-            Input::CancelReceived { epoch, command } if self.session == Some(epoch) => {
-                self.cancel(command, world.now_ms, &mut step);
+            Input::CancelReceived { epoch, command, signature } if self.session == Some(epoch) => {
+                let body = CancelBody { command, node: self.identity.node };
+                // Nobody but the control plane calls off what it ordered.
+                if world.trust.cancel(&body, signature.as_deref(), world.now_ms).is_ok() {
+                    self.cancel(command, world.now_ms, &mut step);
+                }
             }
             Input::UpdateAcked { epoch, commands, settled_below_seq } if self.session == Some(epoch) => {
-                self.acked(&commands, settled_below_seq, &mut step);
+                self.acked(&commands, settled_below_seq, world.now_ms, &mut step);
             }
             // A frame of another session has no effect.
             Input::Delivered { .. } | Input::CancelReceived { .. } | Input::UpdateAcked { .. } => {}
             Input::RunFinished { command, report, reason, result } => {
-                let update = Update { command, report, reason, result, at_ms: world.now_ms };
+                let update = Update { command, report, reason, result, at_ms: world.now_ms, node_sig: Vec::new() };
                 self.finished(update, &mut step);
             }
             Input::SpecApplied { generation } => {
@@ -280,6 +302,7 @@ impl Core {
             }
             Input::Tick => {
                 self.decide_waiting(world, &mut step);
+                self.forget(world.now_ms, &mut step);
                 self.repeat(world.now_ms, RESEND_MS, &mut step);
             }
         }
@@ -297,7 +320,7 @@ impl Core {
         self.called_off.clear();
         // What still waits comes again, on this session.
         self.waiting.clear();
-        self.forget(step);
+        self.forget(now_ms, step);
         self.repeat(now_ms, 0, step);
     }
 
@@ -309,9 +332,17 @@ impl Core {
             held.answer(deliver.command, world.now_ms, step);
         } else if deliver.seq >= self.settled_below_seq {
             if self.called_off.remove(&deliver.command) {
-                self.settle_untaken(deliver, Report::Cancelled, "cancelled", world.now_ms, step);
+                self.settle_untaken(deliver, Report::Cancelled, "cancelled", "", world.now_ms, step);
+            } else if deliver.not_after_ms <= self.replay_floor_ms {
+                // It may have run: whatever the clock of the control plane says, its time was over when it was forgotten.
+                let why = "commands of that time are forgotten here";
+                self.settle_untaken(deliver, Report::Rejected, Refusal::Expired.code(), why, world.now_ms, step);
             } else {
+                let (command, wanted) = (deliver.command, deliver.min_generation);
                 self.decide(deliver, world, step);
+                if self.waiting.contains_key(&command) {
+                    step.send.extend(wanted.map(Frame::SpecWanted));
+                }
             }
         }
         // Below that it is an echo of something settled for good: whatever it was, it must not run.
@@ -320,10 +351,14 @@ impl Core {
     fn decide(&mut self, deliver: Deliver, world: &World<'_>, step: &mut Step) {
         let known = (world.kind)(&deliver.kind, &deliver.kind_digest);
         let (kind, lane, traits) = match &known {
-            Availability::Loaded { lane, traits, roles } => (Known::Loaded(roles), *lane, traits.clone()),
+            Availability::Loaded { lane, traits, roles, .. } => (Known::Loaded(roles), *lane, traits.clone()),
             Availability::Unavailable => (Known::Unavailable, Lane::Control, BTreeSet::new()),
             Availability::Unsupported => (Known::Unsupported, Lane::Control, BTreeSet::new()),
         };
+        let now_ms = world.now_ms;
+        let signature = world.trust.signature(&deliver, &traits, now_ms);
+        let batch = world.trust.batch(&deliver, &traits, now_ms, self.broke_glass(now_ms));
+        let refused = |check: &Result<(), Distrust>| check.as_ref().map(|()| ()).map_err(|it| it.refusal);
         let (meant_for, node) = (deliver.node.to_string(), self.identity.node.to_string());
         let delivery = Delivery {
             node: &meant_for,
@@ -341,8 +376,15 @@ impl Core {
             free: world.free.free(PerLane::count(step.start.iter().map(|start| start.lane))),
             has_room: world.has_room,
         };
-        match accept::decide(&delivery, kind, &node, Ok(()), Ok(())) {
-            Decision::Accept => self.take(deliver, lane, traits, world.now_ms, step),
+        match accept::decide(&delivery, kind, &node, refused(&signature), refused(&batch)) {
+            Decision::Accept => {
+                let mut deliver = deliver;
+                if let (Availability::Loaded { timeout_ms, .. }, Some(_)) = (&known, &deliver.signature) {
+                    // The signature does not cover it, but the component: what its manifest says counts.
+                    deliver.timeout_ms = *timeout_ms;
+                }
+                self.take(deliver, lane, traits, now_ms, step);
+            }
             Decision::AwaitSpec => {
                 self.waiting.insert(deliver.command, deliver);
             }
@@ -350,31 +392,58 @@ impl Core {
                 step.say(&update(deliver.command, Report::Busy, Refusal::Busy.code(), world.now_ms));
             }
             Decision::Refuse(refusal) => {
-                self.settle_untaken(deliver, Report::Rejected, refusal.code(), world.now_ms, step);
+                let distrust = [signature, batch].into_iter().filter_map(Result::err).find(|it| it.refusal == refusal);
+                let why = distrust.map(|it| it.why).unwrap_or_default();
+                self.settle_untaken(deliver, Report::Rejected, refusal.code(), &why, now_ms, step);
             }
         }
+    }
+
+    /// How many destructive commands outside batches were accepted within the last hour.
+    fn broke_glass(&self, now_ms: u64) -> u32 {
+        let is_recent = |held: &&Held| held.broke_glass_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(HOUR_MS));
+        u32::try_from(self.held.values().filter(is_recent).count()).unwrap_or(u32::MAX)
     }
 
     /// Acceptance promises a free worker, so that the start is written down with it, in one write.
     fn take(&mut self, deliver: Deliver, lane: Lane, traits: BTreeSet<Trait>, now_ms: u64, step: &mut Step) {
         let (command, seq, boot) = (deliver.command, deliver.seq, self.identity.boot.clone());
-        let accepted = Record::Accepted { deliver: Box::new(deliver.clone()), lane, traits, boot: boot.clone() };
-        step.save.push(accepted);
+        let held = Held {
+            seq,
+            standing: Standing::Running,
+            cancel_requested: false,
+            not_after_ms: deliver.not_after_ms,
+            broke_glass_ms: broke_glass(&deliver, &traits, now_ms),
+        };
+        let (boxed, boot_then) = (Box::new(deliver.clone()), boot.clone());
+        step.save.push(Record::Accepted { deliver: boxed, lane, traits, boot: boot_then, at_ms: now_ms });
         step.save.push(Record::Started { command, attempt: 1, boot });
         step.send.push(Frame::Ack(command));
         step.say(&update(command, Report::Running, "", now_ms));
         step.start.push(Start { deliver, lane, attempt: 1 });
-        self.held.insert(command, Held { seq, standing: Standing::Running, cancel_requested: false });
+        self.held.insert(command, held);
     }
 
-    /// Settles what was never accepted. It is journaled, so that a duplicate gets the same answer.
-    fn settle_untaken(&mut self, deliver: Deliver, report: Report, reason: &str, now_ms: u64, step: &mut Step) {
-        let update = update(deliver.command, report, reason, now_ms);
-        let (command, seq) = (deliver.command, deliver.seq);
+    /// Settles what was never accepted, with what there is to say of it. It is journaled, so that a duplicate gets the same
+    /// answer.
+    fn settle_untaken(
+        &mut self,
+        deliver: Deliver,
+        report: Report,
+        reason: &str,
+        why: &str,
+        now_ms: u64,
+        step: &mut Step,
+    ) {
+        let mut update = update(deliver.command, report, reason, now_ms);
+        if !why.is_empty() {
+            update.result = json!({ "message": why }).to_string().into_bytes();
+        }
+        let (command, seq, not_after_ms) = (deliver.command, deliver.seq, deliver.not_after_ms);
         step.save.push(Record::Refused { deliver: Box::new(deliver), update: update.clone() });
         step.say(&update);
         let standing = Standing::Settled { update, acknowledged: false, said_ms: now_ms };
-        self.held.insert(command, Held { seq, standing, cancel_requested: false });
+        self.held.insert(command, Held { seq, standing, cancel_requested: false, not_after_ms, broke_glass_ms: None });
     }
 
     fn decide_waiting(&mut self, world: &World<'_>, step: &mut Step) {
@@ -385,7 +454,7 @@ impl Core {
 
     fn cancel(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
         if let Some(deliver) = self.waiting.remove(&command) {
-            return self.settle_untaken(deliver, Report::Cancelled, "cancelled", now_ms, step);
+            return self.settle_untaken(deliver, Report::Cancelled, "cancelled", "", now_ms, step);
         }
         let Some(held) = self.held.get_mut(&command) else {
             // It has not come, or never will. Should it come on this session, it does not start.
@@ -417,7 +486,7 @@ impl Core {
         held.standing = Standing::Settled { said_ms: update.at_ms, update, acknowledged: false };
     }
 
-    fn acked(&mut self, commands: &[CommandId], settled_below_seq: u64, step: &mut Step) {
+    fn acked(&mut self, commands: &[CommandId], settled_below_seq: u64, now_ms: u64, step: &mut Step) {
         for command in commands {
             if let Some(Held { standing: Standing::Settled { acknowledged: acknowledged @ false, .. }, .. }) =
                 self.held.get_mut(command)
@@ -427,19 +496,32 @@ impl Core {
             }
         }
         self.settled_below_seq = self.settled_below_seq.max(settled_below_seq);
-        self.forget(step);
+        self.forget(now_ms, step);
     }
 
-    /// Drops what is settled for good on both sides. A run that goes on is kept: it has a result to come.
-    fn forget(&mut self, step: &mut Step) {
-        let below = self.settled_below_seq;
+    /// Drops what is settled for good on both sides and cannot be delivered any more. A run that goes on is kept: it has a
+    /// result to come.
+    ///
+    /// The control plane's word that it is settled is not enough: a gateway could say so, and deliver a signed command once more.
+    fn forget(&mut self, now_ms: u64, step: &mut Step) {
+        let (below, floor_ms) = (self.settled_below_seq, self.replay_floor_ms);
         self.held.retain(|command, held| {
-            let keep = held.seq >= below || held.standing == Standing::Running;
+            let counts = held.broke_glass_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(HOUR_MS));
+            let may_come = now_ms < held.not_after_ms;
+            let keep = held.seq >= below || held.standing == Standing::Running || may_come || counts;
+            if held.seq < below && matches!(held.standing, Standing::CutOff(_)) {
+                // It was given up while the daemon was away.
+                held.standing = Standing::AwaitingSettlement;
+            }
             if !keep {
+                self.replay_floor_ms = self.replay_floor_ms.max(held.not_after_ms);
                 step.save.push(Record::Forgotten { command: *command });
             }
             keep
         });
+        if self.replay_floor_ms > floor_ms {
+            step.save.push(Record::ReplayFloor { not_after_ms: self.replay_floor_ms });
+        }
     }
 
     /// Says the results again that were not acknowledged for so long.
@@ -459,6 +541,8 @@ impl Core {
 
     fn recover(&mut self, entry: Entry, now_ms: u64, step: &mut Step) {
         let (command, seq, cancel_requested) = (entry.deliver.command, entry.deliver.seq, entry.cancel_requested);
+        let not_after_ms = entry.deliver.not_after_ms;
+        let broke_glass_ms = broke_glass(&entry.deliver, &entry.traits, entry.accepted_at_ms);
         let journaled = match (&entry.update, entry.attempt) {
             (Some(_), _) => Journaled::Finished,
             (None, 0) => Journaled::Accepted,
@@ -478,8 +562,13 @@ impl Core {
                 Standing::Settled { update, acknowledged: false, said_ms: 0 }
             }
         };
-        self.held.insert(command, Held { seq, standing, cancel_requested });
+        self.held.insert(command, Held { seq, standing, cancel_requested, not_after_ms, broke_glass_ms });
     }
+}
+
+/// When a command was accepted, if it counts against what may be done outside batches.
+fn broke_glass(deliver: &Deliver, traits: &BTreeSet<Trait>, at_ms: u64) -> Option<u64> {
+    (deliver.batch.is_none() && traits.contains(&Trait::Destructive)).then_some(at_ms)
 }
 
 impl Held {
@@ -515,7 +604,7 @@ impl Held {
 }
 
 fn update(command: CommandId, report: Report, reason: &str, at_ms: u64) -> Update {
-    Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms }
+    Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms, node_sig: Vec::new() }
 }
 
 /// The end of a command that a restart cut off: called off if that was wanted and nothing had happened yet; else failed, with

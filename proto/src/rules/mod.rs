@@ -4,6 +4,7 @@
 
 pub mod accept;
 pub mod admission;
+pub mod approval;
 pub mod backoff;
 pub mod daemon;
 pub mod lane;
@@ -12,3 +13,4 @@ pub mod plugins;
 pub mod resume;
 pub mod state;
 pub mod sweep;
+pub mod trust;

@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::v1;
-use crate::id::{CommandId, JournalId, NodeId};
+use crate::batch::Approved;
+use crate::id::{BatchId, CommandId, JournalId, NodeId};
 use crate::manifest::Role;
 use crate::rules::state::Event;
+use crate::sign::{PublicKey, Signature, WorkerKey, WorkerSignature};
 
 /// A message that does not hold what its field is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +45,8 @@ pub struct Hello {
     pub uptime_ms: u64,
     /// The epoch of the node's newest session, as far as the daemon knows; 0 for none.
     pub last_epoch: u64,
+    /// The version of the trust bundle that it holds; 0 for none.
+    pub trust_version: u64,
 }
 
 /// A kind that a node has loaded.
@@ -79,6 +83,15 @@ pub struct Deliver {
     pub timeout_ms: u64,
     /// The spec generation that it presupposes.
     pub min_generation: Option<u64>,
+    /// The control plane's signature; `None` where commands go unsigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<WorkerSignature>,
+    /// The batch that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchId>,
+    /// What was approved and by whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<Box<Approved>>,
 }
 
 /// What a node says became of a command.
@@ -112,6 +125,8 @@ pub struct Update {
     pub result: Vec<u8>,
     /// The node's own time of it.
     pub at_ms: u64,
+    /// The node's signature, as it came; empty for none.
+    pub node_sig: Vec<u8>,
 }
 
 impl Report {
@@ -198,6 +213,7 @@ impl TryFrom<v1::Hello> for Hello {
             kinds: hello.kinds.into_iter().map(LoadedKind::try_from).collect::<Result<_, _>>()?,
             uptime_ms: hello.uptime_ms,
             last_epoch: hello.last_epoch,
+            trust_version: hello.trust_version,
             boot: hello.boot_id,
         })
     }
@@ -216,6 +232,7 @@ impl From<Hello> for v1::Hello {
             kinds: hello.kinds.into_iter().map(Into::into).collect(),
             uptime_ms: hello.uptime_ms,
             last_epoch: hello.last_epoch,
+            trust_version: hello.trust_version,
         }
     }
 }
@@ -259,6 +276,15 @@ impl TryFrom<v1::Deliver> for Deliver {
             not_after_ms: deliver.not_after_ms,
             timeout_ms: deliver.timeout_ms,
             min_generation: deliver.min_generation,
+            signature: deliver.signature.map(WorkerSignature::try_from).transpose()?,
+            batch: match deliver.batch_id.as_str() {
+                "" => None,
+                id => Some(id.parse().map_err(|_| invalid(M, "batch_id", "must be batch_…"))?),
+            },
+            approved: match &*deliver.approved {
+                [] => None,
+                json => Some(serde_json::from_slice(json).map_err(|_| invalid(M, "approved", "must be an approval"))?),
+            },
             kind: deliver.kind,
         })
     }
@@ -277,8 +303,71 @@ impl From<Deliver> for v1::Deliver {
             not_after_ms: deliver.not_after_ms,
             timeout_ms: deliver.timeout_ms,
             min_generation: deliver.min_generation,
+            signature: deliver.signature.map(Into::into),
+            batch_id: deliver.batch.map(|id| id.to_string()).unwrap_or_default(),
+            approved: deliver.approved.map(|it| serde_json::to_vec(&it).expect("it is JSON")).unwrap_or_default(),
         }
     }
+}
+
+impl TryFrom<v1::WorkerSignature> for WorkerSignature {
+    type Error = Invalid;
+
+    fn try_from(signed: v1::WorkerSignature) -> Result<Self, Invalid> {
+        const M: &str = "WorkerSignature";
+        let worker = signed.worker.ok_or(invalid(M, "worker", "must be there"))?;
+        Ok(Self {
+            worker: worker.try_into()?,
+            issued_at_ms: signed.issued_at_ms,
+            signature: signature(M, "signature", &signed.signature)?,
+        })
+    }
+}
+
+impl From<WorkerSignature> for v1::WorkerSignature {
+    fn from(signed: WorkerSignature) -> Self {
+        Self {
+            worker: Some(signed.worker.into()),
+            issued_at_ms: signed.issued_at_ms,
+            signature: signed.signature.as_bytes().to_vec(),
+        }
+    }
+}
+
+impl TryFrom<v1::WorkerKey> for WorkerKey {
+    type Error = Invalid;
+
+    fn try_from(worker: v1::WorkerKey) -> Result<Self, Invalid> {
+        const M: &str = "WorkerKey";
+        Ok(Self {
+            key: key(M, "key", &worker.key)?,
+            not_before_ms: worker.not_before_ms,
+            not_after_ms: worker.not_after_ms,
+            root: key(M, "root", &worker.root)?,
+            signature: signature(M, "signature", &worker.signature)?,
+        })
+    }
+}
+
+impl From<WorkerKey> for v1::WorkerKey {
+    fn from(worker: WorkerKey) -> Self {
+        Self {
+            key: worker.key.as_bytes().to_vec(),
+            not_before_ms: worker.not_before_ms,
+            not_after_ms: worker.not_after_ms,
+            root: worker.root.as_bytes().to_vec(),
+            signature: worker.signature.as_bytes().to_vec(),
+        }
+    }
+}
+
+fn key(message: &'static str, field: &'static str, bytes: &[u8]) -> Result<PublicKey, Invalid> {
+    let key = bytes.try_into().ok().and_then(|bytes| PublicKey::from_bytes(bytes).ok());
+    key.ok_or(invalid(message, field, "must be an Ed25519 public key of 32 bytes"))
+}
+
+fn signature(message: &'static str, field: &'static str, bytes: &[u8]) -> Result<Signature, Invalid> {
+    Signature::from_slice(bytes).map_err(|_| invalid(message, field, "must have 64 bytes"))
 }
 
 impl TryFrom<v1::Update> for Update {
@@ -307,6 +396,7 @@ impl TryFrom<v1::Update> for Update {
             reason: update.reason,
             result: update.result,
             at_ms: update.at_ms,
+            node_sig: update.node_sig,
         })
     }
 }
@@ -327,6 +417,7 @@ impl From<Update> for v1::Update {
             reason: update.reason,
             result: update.result,
             at_ms: update.at_ms,
+            node_sig: update.node_sig,
         }
     }
 }
@@ -352,6 +443,9 @@ mod tests {
             not_after_ms: 1_000,
             timeout_ms: 60_000,
             min_generation: Some(3),
+            signature: None,
+            batch: None,
+            approved: None,
         }
     }
 

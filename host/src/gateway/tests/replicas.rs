@@ -18,7 +18,7 @@ async fn promise_11_what_one_replica_queues_and_cancels_reaches_a_session_on_the
     site.reaches(first, "acked").await;
     queue::cancel(&mut *site.fleet.db().await, site.fleet.tenant, first, site.world().now()).await.expect("a database");
     here.bus.tell(Signal::Cancel { node: machine.node() });
-    let cancel = to_node::Frame::Cancel(v1::Cancel { command_id: first.to_string() });
+    let cancel = to_node::Frame::Cancel(v1::Cancel { command_id: first.to_string(), signature: None });
     assert_eq!(link.next().await, cancel);
 
     drop(there);

@@ -143,7 +143,7 @@ async fn promise_13_a_cancel_reaches_a_running_command_though_its_lane_is_full()
     link.report(ids[7], v1::Report::Running).await;
     site.reaches(ids[7], "running").await;
     call_off(&site, &replica, machine.node(), ids[7]).await;
-    let wanted = to_node::Frame::Cancel(v1::Cancel { command_id: ids[7].to_string() });
+    let wanted = to_node::Frame::Cancel(v1::Cancel { command_id: ids[7].to_string(), signature: None });
     assert_eq!(link.next().await, wanted);
     replica.gateway.reconcile().await.expect("a database");
     assert_eq!(link.next().await, wanted, "and again, until it is over");
@@ -159,7 +159,7 @@ async fn promise_13_a_cancel_reaches_a_running_command_though_its_lane_is_full()
     while !matches!(link.next().await, to_node::Frame::UpdateAck(_)) {}
     assert_eq!(site.state(ids[7]).await, "cancelled");
     call_off(&site, &replica, machine.node(), ids[0]).await;
-    let ours = to_node::Frame::Cancel(v1::Cancel { command_id: ids[0].to_string() });
+    let ours = to_node::Frame::Cancel(v1::Cancel { command_id: ids[0].to_string(), signature: None });
     while link.next().await != ours {}
 }
 

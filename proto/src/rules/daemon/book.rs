@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::id::CommandId;
 use crate::manifest::{Lane, Trait};
@@ -23,6 +24,8 @@ pub enum Record {
         traits: BTreeSet<Trait>,
         /// The boot in which it was accepted.
         boot: String,
+        /// When, server time, milliseconds since the Unix epoch.
+        at_ms: u64,
     },
     /// It was settled without being accepted: refused, or called off before.
     Refused {
@@ -66,19 +69,25 @@ pub enum Record {
         /// The command.
         command: CommandId,
     },
-    /// It is settled for good, and nothing more is kept of it.
+    /// It is settled for good and can come no more, and nothing more is kept of it.
     Forgotten {
         /// The command.
         command: CommandId,
     },
+    /// Of commands whose time was over by then nothing is known any more: what comes with such a time is a replay.
+    ReplayFloor {
+        /// The latest `not_after_ms` that was forgotten.
+        not_after_ms: u64,
+    },
 }
 
 impl Record {
-    /// Whose fact it is.
+    /// Whose fact it is; the nil id for what is nobody's.
     pub fn command(&self) -> CommandId {
         match self {
             Self::Accepted { deliver, .. } | Self::Refused { deliver, .. } => deliver.command,
             Self::Finished { update } => update.command,
+            Self::ReplayFloor { .. } => CommandId::from_uuid(Uuid::nil()),
             Self::Started { command, .. }
             | Self::Effect { command, .. }
             | Self::CancelRequested { command }
@@ -109,6 +118,8 @@ pub struct Entry {
     pub update: Option<Update>,
     /// Whether the control plane has it.
     pub acknowledged: bool,
+    /// When it was accepted, server time, milliseconds since the Unix epoch; 0 if it never was.
+    pub accepted_at_ms: u64,
 }
 
 /// A record that does not follow from those before it: something was lost in between.
@@ -122,6 +133,7 @@ pub struct Inconsistent {
 /// A journal's contents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Book {
+    replay_floor_ms: u64,
     entries: BTreeMap<CommandId, Page>,
 }
 
@@ -146,8 +158,10 @@ impl Book {
     pub fn add(&mut self, record: Record) -> Result<(), Inconsistent> {
         let command = record.command();
         match record {
-            Record::Accepted { deliver, lane, traits, boot } => {
-                self.entries.insert(command, Page::new(*deliver, lane, traits, boot));
+            Record::Accepted { deliver, lane, traits, boot, at_ms } => {
+                let mut page = Page::new(*deliver, lane, traits, boot);
+                page.entry.accepted_at_ms = at_ms;
+                self.entries.insert(command, page);
             }
             Record::Refused { deliver, update } => {
                 let mut page = Page::new(*deliver, Lane::Control, BTreeSet::new(), String::new());
@@ -173,6 +187,7 @@ impl Book {
             Record::Finished { update } => self.page(command)?.entry.update = Some(update),
             Record::Acknowledged { .. } => self.page(command)?.entry.acknowledged = true,
             Record::Forgotten { .. } => drop(self.entries.remove(&command)),
+            Record::ReplayFloor { not_after_ms } => self.replay_floor_ms = self.replay_floor_ms.max(not_after_ms),
         }
         Ok(())
     }
@@ -184,6 +199,11 @@ impl Book {
     /// What it knows of one command.
     pub fn find(&self, command: CommandId) -> Option<&Entry> {
         self.entries.get(&command).map(|page| &page.entry)
+    }
+
+    /// The latest `not_after_ms` that was forgotten; 0 for none.
+    pub fn replay_floor_ms(&self) -> u64 {
+        self.replay_floor_ms
     }
 
     /// The commands in seq order.
@@ -206,6 +226,7 @@ impl Page {
             effects: Vec::new(),
             update: None,
             acknowledged: false,
+            accepted_at_ms: 0,
         };
         Self { entry, places: Vec::new() }
     }

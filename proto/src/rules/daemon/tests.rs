@@ -28,6 +28,9 @@ fn deliver(seq: u64, kind: &str) -> Deliver {
         not_after_ms: 1_000_000,
         timeout_ms: 60_000,
         min_generation: None,
+        signature: None,
+        batch: None,
+        approved: None,
     }
 }
 
@@ -39,10 +42,11 @@ fn kind(name: &str, _: &str) -> Availability {
         "plain" => BTreeSet::new(),
         _ => return Availability::Unavailable,
     };
-    Availability::Loaded { lane: Lane::Bulk, traits, roles: vec![Role::Host] }
+    Availability::Loaded { lane: Lane::Bulk, traits, roles: vec![Role::Host], timeout_ms: 60_000 }
 }
 
-const WORLD: World<'static> = World { now_ms: 1_000, free: LIMITS, has_room: true, kind: &kind };
+const WORLD: World<'static> = World { now_ms: 1_000, free: LIMITS, has_room: true, kind: &kind, trust: &TRUST };
+static TRUST: TrustBundle = TrustBundle::NONE;
 
 fn delivered(epoch: u64, deliver: Deliver) -> Input {
     Input::Delivered { epoch, deliver: Box::new(deliver) }
@@ -119,7 +123,7 @@ fn promise_09_frames_of_an_older_session_have_no_effect() {
     assert_eq!(newer, Step::default());
     for input in [
         delivered(1, deliver(1, "plain")),
-        Input::CancelReceived { epoch: 1, command: id(1) },
+        Input::CancelReceived { epoch: 1, command: id(1), signature: None },
         Input::UpdateAcked { epoch: 2, commands: vec![id(1)], settled_below_seq: 9 },
         Input::SessionOpened { epoch: 2, settled_below_seq: 9 },
         Input::SessionClosed { epoch: 1 },
@@ -133,20 +137,20 @@ fn promise_09_frames_of_an_older_session_have_no_effect() {
 fn promise_13_what_is_called_off_before_it_starts_never_starts() {
     // Before it came.
     let (mut core, _) = open();
-    assert_eq!(core.on(Input::CancelReceived { epoch: 1, command: id(1) }, &WORLD), Step::default());
+    assert_eq!(core.on(Input::CancelReceived { epoch: 1, command: id(1), signature: None }, &WORLD), Step::default());
     let step = core.on(delivered(1, deliver(1, "safe")), &WORLD);
     assert_eq!((reports(&step), step.start.len()), (vec![(Report::Cancelled, "cancelled")], 0));
 
     // While it waits for a spec.
     let waits = Deliver { min_generation: Some(6), ..deliver(2, "safe") };
-    assert_eq!(core.on(delivered(1, waits), &WORLD), Step::default());
-    let step = core.on(Input::CancelReceived { epoch: 1, command: id(2) }, &WORLD);
+    assert_eq!(core.on(delivered(1, waits), &WORLD).send, [Frame::SpecWanted(6)]);
+    let step = core.on(Input::CancelReceived { epoch: 1, command: id(2), signature: None }, &WORLD);
     assert_eq!(reports(&step), [(Report::Cancelled, "cancelled")]);
     assert!(core.on(Input::SpecApplied { generation: 6 }, &WORLD).start.is_empty());
 
     // After the crash that came between its start and its end.
     let mut journal = core.on(delivered(1, deliver(3, "safe")), &WORLD).save;
-    journal.extend(core.on(Input::CancelReceived { epoch: 1, command: id(3) }, &WORLD).save);
+    journal.extend(core.on(Input::CancelReceived { epoch: 1, command: id(3), signature: None }, &WORLD).save);
     let (mut core, step) = Core::restart(identity(1), 5, Book::read(journal).expect("in order"), 2_000);
     assert!(step.start.is_empty(), "{step:?}");
     let step = core.on(Input::SessionOpened { epoch: 2, settled_below_seq: 1 }, &WORLD);
@@ -157,10 +161,12 @@ fn promise_13_what_is_called_off_before_it_starts_never_starts() {
 fn a_spec_that_is_behind_is_waited_for_and_then_it_is_too_late() {
     let (mut core, _) = open();
     let waits = |seq| delivered(1, Deliver { min_generation: Some(6), ..deliver(seq, "safe") });
-    assert_eq!(core.on(waits(1), &WORLD), Step::default());
+    let asks = Step { send: vec![Frame::SpecWanted(6)], ..Step::default() };
+    assert_eq!(core.on(waits(1), &WORLD), asks);
+    assert_eq!(core.on(Input::Tick, &WORLD), Step::default(), "it asks once a delivery");
     assert_eq!(core.on(Input::SpecApplied { generation: 6 }, &WORLD).start.len(), 1);
     let _ = core.on(Input::SpecApplied { generation: 5 }, &WORLD);
-    assert_eq!(core.on(waits(2), &WORLD), Step::default());
+    assert_eq!(core.on(waits(2), &WORLD), asks);
     let late = World { now_ms: 1_000_000, ..WORLD };
     assert_eq!(reports(&core.on(Input::Tick, &late)), [(Report::Rejected, "STALE_GENERATION")]);
 }
@@ -181,8 +187,12 @@ fn promise_03_a_result_is_said_until_it_is_acknowledged() {
     let acked = core.on(Input::UpdateAcked { epoch: 2, commands: vec![id(1)], settled_below_seq: 1 }, &WORLD);
     assert_eq!(acked.save, [Record::Acknowledged { command: id(1) }]);
     assert!(core.on(Input::SessionOpened { epoch: 3, settled_below_seq: 1 }, &WORLD).send.is_empty());
-    let forgotten = core.on(Input::UpdateAcked { epoch: 3, commands: vec![], settled_below_seq: 2 }, &WORLD);
-    assert_eq!(forgotten.save, [Record::Forgotten { command: id(1) }]);
+    let settled = core.on(Input::UpdateAcked { epoch: 3, commands: vec![], settled_below_seq: 2 }, &WORLD);
+    assert_eq!(settled, Step::default(), "it could come again until its time is over");
+    let late = World { now_ms: 1_000_000, ..WORLD };
+    let forgotten = core.on(Input::Tick, &late);
+    let floor = Record::ReplayFloor { not_after_ms: 1_000_000 };
+    assert_eq!(forgotten.save, [Record::Forgotten { command: id(1) }, floor]);
     let echo = core.on(delivered(3, deliver(1, "plain")), &WORLD);
     assert_eq!(echo, Step::default(), "an echo of something settled for good does not run");
 }
@@ -246,8 +256,9 @@ fn what_a_restart_cut_off_runs_again_when_it_is_delivered_again() {
 fn promise_13_what_a_restart_cut_off_does_not_run_again_once_it_is_over() {
     // It ran out of time, or was settled otherwise, while the daemon was away.
     let (mut core, opened) = cut_off(identity(1), 2);
-    assert_eq!(opened.save, [Record::Forgotten { command: id(1) }]);
-    assert_eq!(core.on(delivered(2, deliver(1, "safe")), &WORLD), Step::default());
+    assert_eq!(opened, Step::default());
+    let again = core.on(delivered(2, deliver(1, "safe")), &WORLD);
+    assert_eq!((reports(&again), again.start.len()), (vec![], 0), "{again:?}");
 
     // It would run past the time at which the control plane gives it up.
     let (mut core, _) = cut_off(identity(1), 1);
@@ -257,7 +268,7 @@ fn promise_13_what_a_restart_cut_off_does_not_run_again_once_it_is_over() {
 
     // It was called off while the daemon was away, and the cancel comes first or last.
     let (mut core, _) = cut_off(identity(1), 1);
-    let step = core.on(Input::CancelReceived { epoch: 2, command: id(1) }, &WORLD);
+    let step = core.on(Input::CancelReceived { epoch: 2, command: id(1), signature: None }, &WORLD);
     assert_eq!((reports(&step), step.save.len()), (vec![(Report::Cancelled, "cancelled")], 1));
     assert_eq!(core.on(delivered(2, deliver(1, "safe")), &WORLD).start, []);
 }
@@ -370,7 +381,7 @@ impl Simulation {
                     assert_eq!(*first, update, "two answers");
                     self.said.insert(update.command);
                 }
-                Frame::Update(_) => {}
+                Frame::Update(_) | Frame::SpecWanted(_) => {}
             }
         }
         if crash == Some(CrashBefore::Start) {
@@ -410,7 +421,9 @@ impl Simulation {
         let epoch = self.epoch;
         match happening {
             Happening::Deliver(command) => self.input(delivered(epoch, deliver(command, kind_of(command))), crash),
-            Happening::Cancel(command) => self.input(Input::CancelReceived { epoch, command: id(command) }, crash),
+            Happening::Cancel(command) => {
+                self.input(Input::CancelReceived { epoch, command: id(command), signature: None }, crash)
+            }
             Happening::Finish(command) => {
                 if self.running.remove(&id(command)) {
                     self.input(succeeded(id(command)), crash);
@@ -465,4 +478,25 @@ proptest! {
             prop_assert!(rebooted || said, "no end is said of {entry:?}");
         }
     }
+}
+
+/// A gateway says that a command is settled for good, and delivers it once more: with the same words, at the same time, or with
+/// its clock turned back.
+#[test]
+fn promise_02_a_replayed_command_does_not_run_again() {
+    let (mut core, mut journal) = open();
+    journal.extend(core.on(delivered(1, deliver(1, "plain")), &WORLD).save);
+    journal.extend(core.on(succeeded(id(1)), &WORLD).save);
+    let settled = || Input::UpdateAcked { epoch: 1, commands: vec![id(1)], settled_below_seq: 9 };
+    journal.extend(core.on(settled(), &WORLD).save);
+    let replay = |epoch| delivered(epoch, Deliver { seq: 20, ..deliver(1, "plain") });
+    assert_eq!(core.on(replay(1), &WORLD).start, [], "its time is not over, so it is known");
+    let late = World { now_ms: 1_000_000, ..WORLD };
+    journal.extend(core.on(Input::Tick, &late).save);
+    let step = core.on(replay(1), &WORLD);
+    assert_eq!((reports(&step), step.start.len()), (vec![(Report::Rejected, "EXPIRED")], 0));
+    // A restart takes nothing of that away.
+    let (mut core, _) = Core::restart(identity(1), 5, Book::read(journal).expect("in order"), 1_000);
+    let _ = core.on(Input::SessionOpened { epoch: 2, settled_below_seq: 1 }, &WORLD);
+    assert_eq!(core.on(replay(2), &WORLD).start, []);
 }

@@ -1,0 +1,106 @@
+//! Merkle trees over lists (RFC 6962, as RFC 9162 has it): one root for many leaves, and short proofs that a leaf is one of them.
+//!
+//! **Invariant:** a proof is for one leaf at one place of a tree of one size; for any other it fails.
+
+use std::fmt;
+
+use ct_merkle::mem_backed_tree::MemoryBackedTree;
+use ct_merkle::{InclusionProof, RootHash};
+use sha2::Sha256;
+
+/// The hash of a whole tree: 32 bytes, written as 64 hexadecimal digits.
+pub type Hash = [u8; 32];
+
+/// Why a proof does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Its length is not a whole number of hashes, or not that of a proof for this place and size.
+    #[error("this is no proof for leaf {index} of {size}")]
+    Malformed {
+        /// The leaf's place.
+        index: u64,
+        /// How many leaves the tree has.
+        size: u64,
+    },
+    /// It leads to another root.
+    #[error("the proof does not lead from this leaf to the root")]
+    OtherLeaf,
+}
+
+/// A tree that is held in memory.
+pub struct Tree(MemoryBackedTree<Sha256, Vec<u8>>);
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tree(of {})", self.0.len())
+    }
+}
+
+impl Tree {
+    /// The tree of these leaves, in their order.
+    pub fn new(leaves: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut tree = MemoryBackedTree::new();
+        for leaf in leaves {
+            tree.push(leaf);
+        }
+        Self(tree)
+    }
+
+    /// Its root.
+    pub fn root(&self) -> Hash {
+        (*self.0.root().as_bytes()).into()
+    }
+
+    /// The proof for the leaf at a place: the hashes beside its way to the root, from the bottom. `None` past the end.
+    pub fn prove(&self, index: u64) -> Option<Vec<u8>> {
+        let place = usize::try_from(index).ok().filter(|_| index < self.0.len())?;
+        Some(self.0.prove_inclusion(place).as_bytes().to_vec())
+    }
+}
+
+/// Whether `leaf` stands at `index` in the tree of `size` leaves with this root.
+pub fn verify(root: &Hash, size: u64, leaf: &[u8], index: u64, proof: &[u8]) -> Result<(), Error> {
+    let malformed = Error::Malformed { index, size };
+    let proof = InclusionProof::<Sha256>::try_from_bytes(proof.to_vec()).map_err(|_| malformed)?;
+    let root = RootHash::<Sha256>::new((*root).into(), size);
+    root.verify_inclusion(&leaf, index, &proof).map_err(|error| match error {
+        ct_merkle::InclusionVerifError::IncorrectHash => Error::OtherLeaf,
+        _ => malformed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_proof_holds_for_its_leaf_and_place_alone(count in 1_u64..40, pick in any::<u64>(), flip in any::<usize>()) {
+            let leaf = |n: u64| format!("leaf {n}").into_bytes();
+            let tree = Tree::new((0..count).map(leaf));
+            let index = pick % count;
+            let proof = tree.prove(index).expect("it is there");
+            let root = tree.root();
+            prop_assert_eq!(verify(&root, count, &leaf(index), index, &proof), Ok(()));
+            prop_assert!(verify(&root, count, &leaf(index + 1), index, &proof).is_err());
+            if count > 1 {
+                prop_assert!(verify(&root, count, &leaf(index), (index + 1) % count, &proof).is_err());
+                let mut other = proof.clone();
+                let at = flip % other.len();
+                other[at] ^= 1;
+                prop_assert!(verify(&root, count, &leaf(index), index, &other).is_err());
+                prop_assert!(verify(&root, count, &leaf(index), index, &proof[..proof.len() - 1]).is_err());
+            }
+            prop_assert_eq!(tree.prove(count), None);
+        }
+    }
+
+    /// RFC 9162, 2.1.1: the root of one leaf is the hash of a zero byte and the leaf.
+    #[test]
+    fn hashes_are_those_of_the_standard() {
+        let root = hex::encode(Tree::new([Vec::new()]).root());
+        assert_eq!(root, "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d");
+    }
+}
