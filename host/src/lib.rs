@@ -16,6 +16,7 @@ pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod tls;
+pub mod trust;
 pub mod world;
 
 /// Both sides of the session protocol, generated from `proto/node.proto`.

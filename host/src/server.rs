@@ -21,6 +21,7 @@ use crate::loops;
 use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::tls::Https;
+use crate::trust::{self, Signer};
 use crate::world::World;
 
 /// What the operator of the control plane decides.
@@ -40,6 +41,8 @@ pub struct Config {
     pub drain: Duration,
     /// The folder for compiled kinds.
     pub cache_dir: std::path::PathBuf,
+    /// What is signed, who approves, whom nodes trust.
+    pub pki: trust::Settings,
 }
 
 /// Where it listens. Whoever binds them knows their ports.
@@ -94,6 +97,7 @@ pub async fn run(
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
+    let signer = config.pki.command_signing.clone().map(|root| Signer::new(root, world.clone())).unwrap_or_default();
     let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
     let app = api::App::new(api::Parts {
         pool,
@@ -101,6 +105,7 @@ pub async fn run(
         registry: Registry::new(engine),
         authority_sha256: Sha256::digest(authority.certificate_der()).into(),
         world: world.clone(),
+        signer,
         stop: stop.clone(),
         config: config.clone(),
     });

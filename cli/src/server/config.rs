@@ -179,6 +179,7 @@ impl Settings {
             max_component_bytes: size(self.max_component_bytes.unwrap_or(MAX_COMPONENT)),
             drain: self.drain.map_or(DRAIN, Into::into),
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
+            pki: bc_host::trust::Settings::default(),
         };
         Ok(Decided {
             database,
@@ -223,6 +224,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         max_component_bytes: size(MAX_COMPONENT),
         drain: Duration::from_secs(5),
         cache_dir,
+        pki: bc_host::trust::Settings::default(),
     }
 }
 

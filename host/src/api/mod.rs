@@ -43,6 +43,7 @@ use self::types::Code;
 use crate::bus::Bus;
 use crate::registry::Registry;
 use crate::server::Config;
+use crate::trust::Signer;
 use crate::world::World;
 
 /// How many items a page has where nothing is said.
@@ -68,6 +69,8 @@ pub struct Parts {
     pub authority_sha256: [u8; 32],
     /// The clock, and randomness.
     pub world: World,
+    /// Signs what nodes get.
+    pub signer: Signer,
     /// When streams end.
     pub stop: CancellationToken,
 }

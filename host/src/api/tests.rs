@@ -87,6 +87,7 @@ impl Api {
             max_component_bytes: 1024 * 1024,
             drain: std::time::Duration::ZERO,
             cache_dir: std::path::PathBuf::new(),
+            pki: crate::trust::Settings::default(),
         };
         let app = App::new(Parts {
             pool: fleet.pool.clone(),
@@ -95,6 +96,7 @@ impl Api {
             registry: Registry::new(ENGINE.clone()),
             authority_sha256: [0xab; 32],
             world: World::new(|| at(100), |bytes| getrandom::fill(bytes).expect("the kernel gives random bytes")),
+            signer: crate::trust::Signer::none(),
             stop: CancellationToken::new(),
         });
         Self { fleet, app, token }

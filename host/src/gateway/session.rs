@@ -243,10 +243,15 @@ async fn take(
             Err(invalid) => return nonsense(session, &invalid.to_string()),
         },
         Some(Frame::Progress(progress)) => return tell(gateway, session, progress, told),
-        Some(Frame::Heartbeat(_)) => return,
+        // The last four are to come.
+        Some(
+            Frame::Heartbeat(_)
+            | Frame::SpecWanted(_)
+            | Frame::SpecApplied(_)
+            | Frame::AllocationBound(_)
+            | Frame::Conditions(_),
+        ) => return,
         Some(Frame::Hello(_)) => return nonsense(session, "a session has one Hello"),
-        // To come.
-        Some(Frame::SpecWanted(_) | Frame::SpecApplied(_) | Frame::AllocationBound(_) | Frame::Conditions(_)) => return,
         None => return nonsense(session, "a frame that this gateway does not know"),
     };
     let room = match kib {

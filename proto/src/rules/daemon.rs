@@ -358,7 +358,7 @@ impl Core {
         let now_ms = world.now_ms;
         let signature = world.trust.signature(&deliver, &traits, now_ms);
         let batch = world.trust.batch(&deliver, &traits, now_ms, self.broke_glass(now_ms));
-        let refused = |check: &Result<(), Distrust>| check.as_ref().map(|()| ()).map_err(|it| it.refusal);
+        let refused = |check: &Result<(), Distrust>| check.as_ref().copied().map_err(|it| it.refusal);
         let (meant_for, node) = (deliver.node.to_string(), self.identity.node.to_string());
         let delivery = Delivery {
             node: &meant_for,
@@ -509,9 +509,13 @@ impl Core {
             let counts = held.broke_glass_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(HOUR_MS));
             let may_come = now_ms < held.not_after_ms;
             let keep = held.seq >= below || held.standing == Standing::Running || may_come || counts;
-            if held.seq < below && matches!(held.standing, Standing::CutOff(_)) {
-                // It was given up while the daemon was away.
-                held.standing = Standing::AwaitingSettlement;
+            if held.seq < below {
+                match &mut held.standing {
+                    // It was given up while the daemon was away.
+                    Standing::CutOff(_) => held.standing = Standing::AwaitingSettlement,
+                    Standing::Settled { acknowledged, .. } => *acknowledged = true,
+                    Standing::Running | Standing::AwaitingSettlement => {}
+                }
             }
             if !keep {
                 self.replay_floor_ms = self.replay_floor_ms.max(held.not_after_ms);

@@ -8,7 +8,7 @@
 use std::fmt;
 
 /// All permissions there are.
-pub const ALL: [&str; 8] = [
+pub const ALL: [&str; 14] = [
     "compute:nodes:read",
     "compute:nodes:exec",
     "compute:nodes:write",
@@ -17,6 +17,12 @@ pub const ALL: [&str; 8] = [
     "compute:kinds:write",
     "compute:events:read",
     "compute:tokens:write",
+    "compute:batches:create",
+    "compute:batches:read",
+    "compute:batches:approve",
+    "compute:specs:write",
+    "compute:reservations:write",
+    "compute:audit:read",
 ];
 
 /// The types of resources that grants name.

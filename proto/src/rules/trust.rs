@@ -130,7 +130,7 @@ pub struct Distrust {
 }
 
 impl Distrust {
-    fn new(refusal: Refusal, why: impl ToString) -> Self {
+    fn new(refusal: Refusal, why: &dyn ToString) -> Self {
         Self { refusal, why: why.to_string() }
     }
 }
@@ -160,7 +160,7 @@ impl TrustBundle {
         let signature = deliver.signature.as_ref().ok_or(sign::Error::Missing);
         signature
             .and_then(|it| it.verify(&command_body(deliver, traits, &payload_sha256), &self.roots, now_ms))
-            .map_err(|error| Distrust::new(Refusal::BadSignature, error))
+            .map_err(|error| Distrust::new(Refusal::BadSignature, &error))
     }
 
     /// Whether people want the command. `unbatched` is how many destructive commands outside batches the node has accepted within
@@ -175,14 +175,14 @@ impl TrustBundle {
         let Some(policy) = self.approvers.as_ref().filter(|_| traits.contains(&Trait::Destructive)) else {
             return Ok(());
         };
-        let unapproved = |why: &dyn ToString| Distrust::new(Refusal::BatchUnapproved, why.to_string());
+        let unapproved = |why: &dyn ToString| Distrust::new(Refusal::BatchUnapproved, why);
         let Some(approved) = &deliver.approved else {
             let limit = self.unbatched_destructive_per_hour;
             return if limit == 0 {
                 Err(unapproved(&"it belongs to no approved batch"))
             } else if unbatched >= limit {
                 let why = format!("{limit} destructive commands an hour are accepted outside batches");
-                Err(Distrust::new(Refusal::UnbatchedLimit, why))
+                Err(Distrust::new(Refusal::UnbatchedLimit, &why))
             } else {
                 Ok(())
             };

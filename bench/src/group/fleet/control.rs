@@ -80,6 +80,7 @@ impl Control {
                 max_component_bytes: 64 << 20,
                 drain: Duration::from_millis(100),
                 cache_dir: folder.join(format!("{name}-cache")),
+                pki: bc_host::trust::Settings::default(),
             };
             let own =
                 PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;

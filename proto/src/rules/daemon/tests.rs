@@ -422,7 +422,7 @@ impl Simulation {
         match happening {
             Happening::Deliver(command) => self.input(delivered(epoch, deliver(command, kind_of(command))), crash),
             Happening::Cancel(command) => {
-                self.input(Input::CancelReceived { epoch, command: id(command), signature: None }, crash)
+                self.input(Input::CancelReceived { epoch, command: id(command), signature: None }, crash);
             }
             Happening::Finish(command) => {
                 if self.running.remove(&id(command)) {
