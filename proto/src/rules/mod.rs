@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod lane;
 pub mod permission;
 pub mod plugins;
+pub mod remediation;
 pub mod resume;
 pub mod state;
 pub mod sweep;
