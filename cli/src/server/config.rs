@@ -180,6 +180,7 @@ impl Settings {
             drain: self.drain.map_or(DRAIN, Into::into),
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
             pki: bc_host::trust::Settings::default(),
+            serves_api: true,
         };
         Ok(Decided {
             database,
@@ -225,6 +226,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         drain: Duration::from_secs(5),
         cache_dir,
         pki: bc_host::trust::Settings::default(),
+        serves_api: true,
     }
 }
 

@@ -140,7 +140,7 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
     let authority = authority::open(state_dir, shell::random(), shell::now())?;
     let pool = database.connect().await?;
     let listeners = Listeners {
-        api: bind(decided.api_listen, "the API").await?,
+        api: Some(bind(decided.api_listen, "the API").await?),
         api_tls: decided.api_tls.as_ref().map(acceptor).transpose()?,
         gateway: bind(decided.gateway_listen, "the gateway").await?,
     };

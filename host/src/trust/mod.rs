@@ -6,11 +6,13 @@
 //! **Invariant:** the root's secret signs worker keys and trust bundles, and nothing else. A signature is made with the worker key
 //! that holds at that time; one that is about to end is replaced before.
 
+pub mod bundle;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bc_proto::rules::approval::Policy;
 use bc_proto::rules::trust::Publisher;
-use bc_proto::sign::{Body, PublicKey, SecretKey, WORKER_VALIDITY_MS, WorkerKey, WorkerSignature};
+use bc_proto::sign::{Body, MAX_AHEAD_MS, PublicKey, SecretKey, WORKER_VALIDITY_MS, WorkerKey, WorkerSignature};
 use time::OffsetDateTime;
 
 use crate::store::unix_ms;
@@ -79,10 +81,37 @@ impl Signer {
 
     /// Signs a body at a time; `None` where nothing is signed.
     pub fn sign<B: Body>(&self, body: &B, now: OffsetDateTime) -> Option<WorkerSignature> {
-        let inner = self.0.as_ref()?;
-        let now_ms = unix_ms(now);
-        let (worker, secret) = inner.worker(now_ms);
-        Some(worker.sign(&secret, body, now_ms))
+        Some(self.worker(now)?.sign(body, now))
+    }
+
+    /// The key that signs at a time, for many bodies; `None` where nothing is signed.
+    pub fn worker(&self, now: OffsetDateTime) -> Option<Worker> {
+        let (key, secret) = self.0.as_ref()?.worker(unix_ms(now));
+        Some(Worker { key, secret })
+    }
+}
+
+/// The worker key of one moment.
+pub struct Worker {
+    key: WorkerKey,
+    secret: SecretKey,
+}
+
+impl Worker {
+    /// The key, with its certificate.
+    pub fn key(&self) -> &WorkerKey {
+        &self.key
+    }
+
+    /// Signs a body at the time that the key was taken for.
+    pub fn sign<B: Body>(&self, body: &B, now: OffsetDateTime) -> WorkerSignature {
+        self.key.sign(&self.secret, body, unix_ms(now))
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Worker").field(&self.key.key).finish()
     }
 }
 
@@ -100,7 +129,8 @@ impl Inner {
 
 fn issue(root: &SecretKey, world: &World, now_ms: u64) -> (WorkerKey, SecretKey) {
     let secret = SecretKey::from_seed(world.bytes());
-    (WorkerKey::certify(root, secret.public(), now_ms), secret)
+    // Somebody may have read the clock a moment earlier, and sign with this key.
+    (WorkerKey::certify(root, secret.public(), now_ms.saturating_sub(MAX_AHEAD_MS)), secret)
 }
 
 #[cfg(test)]

@@ -81,6 +81,7 @@ impl Control {
                 drain: Duration::from_millis(100),
                 cache_dir: folder.join(format!("{name}-cache")),
                 pki: bc_host::trust::Settings::default(),
+                serves_api: true,
             };
             let own =
                 PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;
