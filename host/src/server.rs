@@ -85,7 +85,7 @@ pub async fn run(
     listeners: Listeners,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    if !config.serves_api && config.pki.command_signing.is_some() {
+    if !config.serves_api && config.pki.signs() {
         return Err(Error::GatewaySigns);
     }
     let world = World::real();
@@ -109,7 +109,7 @@ pub async fn run(
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
-    let signer = config.pki.command_signing.clone().map(|root| Signer::new(root, world.clone())).unwrap_or_default();
+    let signer = Signer::of(&config.pki, &world);
     let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
     let app = api::App::new(api::Parts {
         pool,

@@ -74,6 +74,9 @@ pub async fn publish(
         return Ok(Published::Nothing);
     };
     let mut version = settings.trust_version.max(1);
+    if latest.is_none() && root.is_none() && !wanted.roots.is_empty() {
+        return Ok(Published::CannotSign { version: 0, replica: String::new() });
+    }
     if let Some((SignedBundle { bundle, .. }, stored)) = &latest {
         let same = TrustBundle { version: 0, ..bundle.clone() } == wanted;
         if same && bundle.version >= settings.trust_version {
@@ -109,8 +112,9 @@ pub async fn publish_and_say(
         Published::CannotSign { version, replica } => tracing::error!(
             version,
             replica,
-            "this replica has no pki.command-signing, and nodes trust the roots that another one's settings named: what this \
-             one queues is refused by every node. Give all replicas the same [pki]"
+            "nodes are not told what this replica's [pki] says: it has no pki.command-signing to sign that with, and nodes trust \
+             the roots of version {version}. Start a replica with these settings and the root's key once; give all replicas \
+             the same [pki]"
         ),
     }
     Ok(())

@@ -26,6 +26,8 @@ const RENEW_MS: u64 = WORKER_VALIDITY_MS / 4;
 pub struct Settings {
     /// The root of command signing; without it commands go unsigned.
     pub command_signing: Option<SecretKey>,
+    /// In its place a worker key that its owner certified elsewhere, for its day.
+    pub worker: Option<(WorkerKey, SecretKey)>,
     /// Other roots that nodes trust, during a rotation.
     pub command_signing_roots: Vec<PublicKey>,
     /// Who approves destructive batches; without it batches are recorded for audit only.
@@ -39,6 +41,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether commands are signed.
+    pub fn signs(&self) -> bool {
+        self.command_signing.is_some() || self.worker.is_some()
+    }
+
     /// Whether a destructive command must be in an approved batch: every node would refuse it otherwise.
     pub fn requires_batches(&self) -> bool {
         self.approvers.is_some() && self.unbatched_destructive_per_hour == 0
@@ -50,7 +57,8 @@ impl Settings {
 pub struct Signer(Option<Arc<Inner>>);
 
 struct Inner {
-    root: SecretKey,
+    /// Certifies new worker keys; absent where that is done elsewhere.
+    root: Option<SecretKey>,
     world: World,
     /// The key that signs now.
     worker: Mutex<(WorkerKey, SecretKey)>,
@@ -58,7 +66,7 @@ struct Inner {
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Signer").field(&self.0.as_ref().map(|inner| inner.root.public())).finish()
+        f.debug_tuple("Signer").field(&self.0.as_ref().and_then(|inner| inner.root.as_ref()).map(SecretKey::public)).finish()
     }
 }
 
@@ -71,7 +79,21 @@ impl Signer {
     /// Signs with worker keys of a root.
     pub fn new(root: SecretKey, world: World) -> Self {
         let worker = issue(&root, &world, unix_ms(world.now()));
-        Self(Some(Arc::new(Inner { root, world, worker: Mutex::new(worker) })))
+        Self(Some(Arc::new(Inner { root: Some(root), world, worker: Mutex::new(worker) })))
+    }
+
+    /// Signs with one worker key, whose day ends; nodes refuse what it signs later.
+    pub fn of_worker(worker: (WorkerKey, SecretKey), world: World) -> Self {
+        Self(Some(Arc::new(Inner { root: None, world, worker: Mutex::new(worker) })))
+    }
+
+    /// What the settings ask for.
+    pub fn of(settings: &Settings, world: &World) -> Self {
+        match (&settings.command_signing, &settings.worker) {
+            (Some(root), _) => Self::new(root.clone(), world.clone()),
+            (None, Some(worker)) => Self::of_worker(worker.clone(), world.clone()),
+            (None, None) => Self::none(),
+        }
     }
 
     /// Whether what nodes get is signed.
@@ -120,8 +142,12 @@ impl Inner {
     fn worker(&self, now_ms: u64) -> (WorkerKey, SecretKey) {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = worker.0.not_before_ms <= now_ms && now_ms.saturating_add(RENEW_MS) < worker.0.not_after_ms;
-        if !holds {
-            *worker = issue(&self.root, &self.world, now_ms);
+        match &self.root {
+            Some(root) if !holds => *worker = issue(root, &self.world, now_ms),
+            None if now_ms >= worker.0.not_after_ms => {
+                tracing::error!(key = %worker.0.key, "the worker key's day is over: nodes refuse what it signs");
+            }
+            _ => {}
         }
         worker.clone()
     }
