@@ -171,7 +171,7 @@ impl Fleet {
     }
 
     pub(crate) async fn enqueue(&self, node: &NodeId, kind: Digest) -> Queued {
-        match queue::enqueue(&mut *self.db().await, command(node, kind), at(0)).await.expect("a database") {
+        match queue::enqueue(&mut *self.db().await, &crate::trust::Signer::none(), command(node, kind), at(0)).await.expect("a database") {
             Outcome::Queued(queued) => queued,
             other => panic!("not queued: {other:?}"),
         }
@@ -230,6 +230,7 @@ pub(crate) fn command(node: &NodeId, kind: Digest) -> NewCommand {
         min_generation: None,
         not_after: at(600),
         is_held: false,
+        batch: None,
     }
 }
 

@@ -74,10 +74,11 @@ pub(super) async fn run(
         min_generation: None,
         not_after: now + asked.not_after,
         is_held: false,
+        batch: None,
     };
     // One statement is one transaction: the node's counter is locked no longer than it takes.
     crash_at("enqueue.before-write");
-    let outcome = queue::enqueue(&mut *app.db().await?, command, now).await?;
+    let outcome = queue::enqueue(&mut *app.db().await?, &app.signer, command, now).await?;
     crash_at("enqueue.after-write");
     match outcome {
         Outcome::Queued(queued) => {
@@ -282,7 +283,7 @@ pub(super) async fn cancel(
     let mut db = app.db().await?;
     let mut tx = db.begin().await?;
     commands::find(&mut tx, tenant, id).await?.filter(|found| found.node == node).ok_or_else(unknown)?;
-    let cancellation = queue::cancel(&mut tx, tenant, id, app.now()).await?.ok_or_else(unknown)?;
+    let cancellation = queue::cancel(&mut tx, &app.signer, tenant, id, app.now()).await?.ok_or_else(unknown)?;
     let found = commands::find(&mut tx, tenant, id).await?.ok_or_else(unknown)?;
     crash_at("cancel.before-write");
     tx.commit().await?;
