@@ -5,7 +5,7 @@
 //! claimed for a session which is gone. Nothing is sent before its claim is durable: a command that counts as pending after
 //! the node got it could be cancelled and start all the same, or be sent once more to a node that lost its journal.
 
-use bc_proto::id::{CommandId, NodeId};
+use bc_proto::id::{BatchId, CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use bc_proto::rules::sweep::UNREGISTERED_TIMEOUT_MS;
 use bc_proto::wire::Deliver;
@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
+use super::held;
 use crate::store::{Error, code, corrupt, signed, unix_ms, unsigned};
 
 /// What one session can take in one lane.
@@ -81,7 +82,7 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
             delete from ready where ctid = any(array(select place from picked))
             returning node_id, seq, lane, attempt
         ), sent as materialized (
-            select t.*, c.id, c.kind, c.kind_digest, c.payload, c.min_generation, c.not_after,
+            select t.*, c.id, c.kind, c.kind_digest, c.payload, c.min_generation, c.not_after, c.batch_id,
                    case when k.status = 'withdrawn' then $7::bigint else k.timeout_ms end as timeout_ms,
                    f.session_epoch, f.incarnation, f.journal_id, f.boot_id, f.role
             from taken t
@@ -97,7 +98,7 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
         )
         select id as "id!", seq as "seq!", node_id as "node_id!", incarnation as "incarnation!", kind as "kind!",
                kind_digest as "kind_digest!", payload::text as "payload!", not_after as "not_after!",
-               timeout_ms as "timeout_ms!", min_generation, lane::text as "lane!", false as "is_cancelled!"
+               timeout_ms as "timeout_ms!", min_generation, lane::text as "lane!", false as "is_cancelled!", batch_id
         from sent order by node_id, seq"#,
         &nodes,
         &epochs,
@@ -107,9 +108,9 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
         now,
         signed(UNREGISTERED_TIMEOUT_MS),
     )
-    .fetch_all(db)
+    .fetch_all(&mut *db)
     .await?;
-    rows.into_iter().map(Delivery::try_from).collect()
+    held::attach(db, rows.into_iter().map(Delivery::try_from).collect::<Result<_, _>>()?, now).await
 }
 
 /// A delivery as the statements of claim and hello return it.
@@ -126,6 +127,7 @@ pub(super) struct Row {
     pub(super) min_generation: Option<i64>,
     pub(super) lane: String,
     pub(super) is_cancelled: bool,
+    pub(super) batch_id: Option<Uuid>,
 }
 
 impl TryFrom<Row> for Delivery {
@@ -146,7 +148,7 @@ impl TryFrom<Row> for Delivery {
             timeout_ms: number("timeout_ms", row.timeout_ms)?,
             min_generation: row.min_generation.map(|value| number("min_generation", value)).transpose()?,
             signature: None,
-            batch: None,
+            batch: row.batch_id.map(BatchId::from_uuid),
             approved: None,
         };
         let lane = code::parse_lane(&row.lane).ok_or_else(|| corrupt("commands", "lane", id))?;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use bc_proto::canonical;
-use bc_proto::id::{CommandId, NodeId};
+use bc_proto::id::{BatchId, CommandId, NodeId};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
@@ -33,6 +33,8 @@ pub struct NewCommand {
     pub min_generation: Option<u64>,
     /// Until when it may wait to be accepted.
     pub not_after: OffsetDateTime,
+    /// The batch that it belongs to. Whoever sets it has asked [`crate::batches::admit`].
+    pub batch: Option<BatchId>,
     /// Whether it waits for approvals.
     pub is_held: bool,
 }
@@ -122,6 +124,7 @@ struct Columns {
     min_generations: Vec<Option<i64>>,
     not_afters: Vec<OffsetDateTime>,
     held: Vec<Uuid>,
+    batches: Vec<Option<Uuid>>,
 }
 
 struct Inserted {
@@ -149,6 +152,7 @@ impl Columns {
             columns.payloads.push(String::from_utf8(payload).expect("JSON is UTF-8"));
             columns.min_generations.push(command.min_generation.map(signed));
             columns.not_afters.push(command.not_after);
+            columns.batches.push(command.batch.map(|id| id.uuid()));
             columns.held.extend(command.is_held.then(|| command.id.uuid()));
         }
         columns
@@ -165,8 +169,9 @@ impl Columns {
             r#"
             with asked as (
                 select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::bytea[],
-                                     $7::bigint[], $8::timestamptz[])
-                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, position)
+                                     $7::bigint[], $8::timestamptz[], $11::uuid[])
+                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, batch_id,
+                                          position)
             ), fresh as (
                 select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane
                 from asked a
@@ -183,7 +188,8 @@ impl Columns {
                     select node_id, tenant_id, incarnation, count(*), array_agg(id) as ids, array_agg(key) as keys,
                            array_agg(name) as names, array_agg(digest) as digests, array_agg(lane) as lanes,
                            array_agg(payload) as payloads, array_agg(hash) as hashes,
-                           array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters
+                           array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters,
+                           array_agg(batch_id) as batch_ids
                     from (select * from fresh order by node_id, tenant_id, incarnation, position) ordered
                     group by node_id, tenant_id, incarnation
                     order by node_id
@@ -192,13 +198,14 @@ impl Columns {
                 returning f.*, s.next_cmd_seq - f.count as first_seq
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
-                                      payload_hash, incarnation, min_generation, not_after, created_at)
+                                      payload_hash, incarnation, min_generation, not_after, created_at, batch_id)
                 select c.node_id, c.first_seq + p.place - 1, p.id, c.tenant_id, p.key, p.name, p.digest, p.lane,
-                       p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10
+                       p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10, p.batch_id
                 from counted c
                 cross join lateral unnest(c.ids, c.keys, c.names, c.digests, c.lanes, c.payloads, c.hashes,
-                                          c.min_generations, c.not_afters)
-                    with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after, place)
+                                          c.min_generations, c.not_afters, c.batch_ids)
+                    with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after,
+                                          batch_id, place)
                 on conflict (node_id, idempotency_key) do nothing
                 returning id, node_id, seq, tenant_id, kind, kind_digest, lane, incarnation, not_after
             ), queued as (
@@ -224,6 +231,7 @@ impl Columns {
             &self.not_afters,
             &self.held,
             now,
+            &self.batches as &[Option<Uuid>],
         )
         .fetch_all(db)
         .await?;
@@ -243,8 +251,8 @@ impl Columns {
                 returning s.next_cmd_seq - 1 as seq, n.tenant_id, n.incarnation, k.name, k.lane, k.traits
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
-                                      payload_hash, incarnation, min_generation, not_after, created_at)
-                select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10
+                                      payload_hash, incarnation, min_generation, not_after, created_at, batch_id)
+                select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10, $11
                 from counted
                 on conflict (node_id, idempotency_key) do nothing
                 returning tenant_id, kind, seq
@@ -269,6 +277,7 @@ impl Columns {
             self.not_afters[0],
             !self.held.is_empty(),
             now,
+            self.batches[0],
         )
         .fetch_all(db)
         .await?;

@@ -228,6 +228,7 @@ fn command(world: &World, node: NodeId) -> NewCommand {
         payload: json!({ "n": 1.5, "text": "a payload of the usual size" }),
         min_generation: None,
         not_after: world.now() + Duration::from_hours(1),
+        batch: None,
         is_held: false,
     }
 }

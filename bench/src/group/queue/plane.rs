@@ -120,7 +120,8 @@ impl Plane {
             payload: payload(),
             min_generation: None,
             not_after: now() + time::Duration::seconds(3600),
-            is_held: false,
+            batch: None,
+        is_held: false,
         }
     }
 
