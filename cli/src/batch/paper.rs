@@ -103,8 +103,6 @@ fn is_hidden(it: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bc_proto::id::{BatchId, TenantId};
-
     use super::*;
 
     fn paper() -> Paper {
@@ -115,8 +113,8 @@ mod tests {
         };
         let scope = vec![leaf(1, None), leaf(2, Some("ab"))];
         let document = Document {
-            batch_id: BatchId::default(),
-            tenant_id: TenantId::default(),
+            batch_id: "batch_01h455vb4pex5vsknk084sn02q".parse().expect("an id"),
+            tenant_id: "tenant_01h455vb4pex5vsknk084sn02q".parse().expect("an id"),
             reason: "decommission\u{1b}[2K\u{202e} rack 7".into(),
             requested_by: "ada".into(),
             root: hex::encode(batch::tree(&scope).root()),
