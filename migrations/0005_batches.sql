@@ -1,7 +1,5 @@
 -- Batches of destructive commands: what people approve together.
 
-alter table commands add column if not exists batch_id uuid;
-comment on column commands.batch_id is 'The batch that it belongs to; null for none.';
 create index commands_batch_id_idx on commands (batch_id) where batch_id is not null;
 comment on index commands_batch_id_idx is 'Finds a batch''s commands when it is approved, rejected or over. Most commands have none, and cost nothing.';
 

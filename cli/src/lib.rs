@@ -15,6 +15,7 @@ pub mod kind;
 pub mod log;
 pub mod node;
 pub mod output;
+pub mod pki;
 mod payload;
 pub mod server;
 mod shell;

@@ -11,6 +11,7 @@ use better_compute::dev::Dev;
 use better_compute::events::EventsCommand;
 use better_compute::kind::KindCommand;
 use better_compute::node::NodeCommand;
+use better_compute::pki::PkiCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
 use better_compute::{block_on, log, output};
@@ -53,6 +54,9 @@ enum Command {
     Token(TokenCommand),
     /// Show who you are to the server, and what you may do
     Whoami(Plain),
+    /// Make and look at the keys that nodes trust; needs no server
+    #[command(subcommand)]
+    Pki(PkiCommand),
     /// Call any method of the API
     Api(Api),
     /// Choose between servers
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
         Command::Token(command) => block_on(command.execute()),
+        Command::Pki(command) => command.execute(),
         Command::Whoami(plain) => block_on(token::whoami(plain)),
         Command::Api(api) => block_on(api.execute()),
         Command::Context(command) => command.execute(),

@@ -8,8 +8,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bc_proto::id::NodeId;
+use bc_proto::rules::trust::TrustBundle;
+use bc_proto::sign::PublicKey;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -44,6 +47,35 @@ pub struct Card {
     pub gateways: Vec<String>,
     /// Server time of the join, milliseconds since the Unix epoch.
     pub joined_ms: u64,
+    /// The trust bundle that it took last.
+    #[serde(default, skip_serializing_if = "Pinned::is_none")]
+    pub trust: Pinned,
+}
+
+/// Which trust bundle there is, without what it says: enough to know a damaged or an old one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pinned {
+    /// Its version; 0 for none.
+    pub version: u64,
+    /// The roots that it names.
+    pub roots: Vec<PublicKey>,
+}
+
+impl Pinned {
+    /// What is pinned of a bundle.
+    pub fn to(bundle: &TrustBundle) -> Self {
+        Self { version: bundle.version, roots: bundle.roots.clone() }
+    }
+
+    /// Whether it is this bundle.
+    pub fn fits(&self, bundle: &TrustBundle) -> bool {
+        *self == Self::to(bundle)
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// An identity that was read.
@@ -71,6 +103,8 @@ pub enum Unusable {
     Missing { folder: PathBuf },
     #[error("{} cannot be read: {error}\n  → let the user that bcd runs as read it", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
+    #[error("{} cannot be written: {error}\n  → let the user that bcd runs as write it", path.display())]
+    Unwritable { path: PathBuf, error: io::Error },
     #[error(
         "{} is damaged: {reason}\n  → restore the folder {FOLDER} from a backup, or join again with a token that was made \
          for this node: `bcd join --again --gateway URL --token-file FILE`",
@@ -116,6 +150,22 @@ pub fn read(state_dir: &Path) -> Result<Identity, Unusable> {
     let card = serde_json::from_str(&checked(CARD)?).map_err(|error| damaged(CARD, error.to_string()))?;
     fits(&key_pem, &chain_pem).map_err(|reason| damaged(CERTIFICATE, reason))?;
     Ok(Identity { card, key_pem, chain_pem, authority })
+}
+
+/// Held by whoever reads an identity and puts another in its place.
+pub(crate) static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Pins a trust bundle; the rest of the identity stays as it is.
+pub(crate) fn pin(state_dir: &Path, pinned: Pinned) -> Result<(), Unusable> {
+    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let Identity { card, key_pem, chain_pem, .. } = read(state_dir)?;
+    let folder = folder(state_dir);
+    let path = folder.join(AUTHORITY);
+    let authority_pem = fs::read_to_string(&path).map_err(|error| Unusable::Unreadable { path, error })?;
+    let card = Card { trust: pinned, ..card };
+    Draft::begin(state_dir, &key_pem)
+        .and_then(|draft| draft.commit(&key_pem, &chain_pem, &authority_pem, &card))
+        .map_err(|error| Unusable::Unwritable { path: folder, error })
 }
 
 /// Whether the certificate is one for the key.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bc_proto::id::NodeId;
 use bc_proto::manifest::Role;
+use bc_proto::rules::trust::{SignedBundle, TrustBundle};
 use bc_proto::wire::v1;
 use clap::Args;
 use rcgen::{CertificateParams, KeyPair};
@@ -19,7 +20,8 @@ use tonic::Code;
 use crate::config::Config;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
 use crate::gateway::{self, Address, Verifier, WrongAuthority, chain};
-use crate::identity::{self, Card, Draft};
+use crate::identity::{self, Card, Draft, Pinned};
+use crate::trust;
 
 /// Where the machine's name stands, below the configuration's root.
 const HOST_NAME: &str = "proc/sys/kernel/hostname";
@@ -164,14 +166,29 @@ pub async fn join(arguments: &Join) -> Result<Joined, Error> {
     let authority_pem = pem(authority);
     let chain_pem = pem(own) + &authority_pem;
     identity::fits(&key_pem, &chain_pem).map_err(|reason| bad(&format!("its certificate does not fit: {reason}")))?;
+    let signed = match answer.trust_bundle.as_slice() {
+        [] => None,
+        document => {
+            let signed: SignedBundle =
+                serde_json::from_slice(document).map_err(|error| bad(&format!("its trust bundle is none: {error}")))?;
+            let taken = signed.clone().accept(&TrustBundle::NONE);
+            taken.map_err(|error| bad(&format!("its trust bundle cannot be believed: {error}")))?;
+            Some(signed)
+        }
+    };
     let card = Card {
         node,
         incarnation: answer.incarnation,
         name: name.clone(),
         gateways: arguments.gateway.iter().map(ToString::to_string).collect(),
         joined_ms: answer.server_time_ms,
+        trust: signed.as_ref().map(|signed| Pinned::to(&signed.bundle)).unwrap_or_default(),
     };
     draft.commit(&key_pem, &chain_pem, &authority_pem, &card).map_err(not_kept)?;
+    if let Some(signed) = signed {
+        // Should it not get there, the card knows that there is one.
+        trust::begin(&state_dir, &card, signed).map_err(not_kept)?;
+    }
     Ok(Joined { node, incarnation: card.incarnation, name, folder })
 }
 

@@ -116,7 +116,9 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let (kinds, watching) = load_kinds(&config, &node).await?;
     let kept = Kept::new(state_dir.join(KINDS), Arc::clone(&node), kinds.clone(), journal.clone());
 
+    let trust = Trust::open(&state_dir, &identity.card);
     let time = ServerTime::unknown(Instant::now());
+    time.advance(trust.floor_ms(), Instant::now());
     let outbox = Outbox::default();
     let watchdog = Watchdog::from_environment();
     let parts = Parts {
@@ -132,7 +134,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         journal: journal.clone(),
         lanes: Lanes::default(),
         time: time.clone(),
-        trust: Trust::default(),
+        trust: trust.clone(),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
@@ -140,6 +142,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let hello = {
         let (kinds, journal, incarnation) = (kinds.clone(), journal.id(), identity.card.incarnation);
         let (role, uptime) = (config.role, config.root.join("proc/uptime"));
+        let trust = trust.clone();
         let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
         move || Hello {
             journal,
@@ -153,7 +156,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
             uptime_ms: uptime_ms(&uptime),
             // The session knows.
             last_epoch: 0,
-            trust_version: 0,
+            trust_version: trust.now().version,
         }
     };
     let context = Context {
@@ -163,6 +166,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         kinds,
         kept,
         time,
+        trust,
         status: Box::new(service::status),
     };
     let sessions = Sessions::new(context, gateways, &identity, random()?)?;

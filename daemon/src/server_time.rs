@@ -37,6 +37,13 @@ impl ServerTime {
         self.0.store(Arc::new(Reading { server_ms, at: now }));
     }
 
+    /// It is at least so late. What goes ahead of that already goes on.
+    pub fn advance(&self, server_ms: u64, now: Instant) {
+        self.0.rcu(|reading| {
+            if reading.at(now) >= server_ms { **reading } else { Reading { server_ms, at: now } }
+        });
+    }
+
     /// The reading that holds now. A run keeps the one it began with, so that its clock never jumps.
     pub fn reading(&self) -> Reading {
         **self.0.load()
@@ -68,5 +75,10 @@ mod tests {
         time.set(1_700_086_400_000, start + 3 * second);
         assert_eq!(run.at(start + 4 * second), 1_700_000_003_000);
         assert_eq!(time.at(start + 4 * second), 1_700_086_401_000);
+        // Where commands are signed it is never turned back.
+        time.advance(1_700_000_000_000, start + 4 * second);
+        assert_eq!(time.at(start + 4 * second), 1_700_086_401_000);
+        time.advance(1_700_090_000_000, start + 4 * second);
+        assert_eq!(time.at(start + 5 * second), 1_700_090_001_000);
     }
 }

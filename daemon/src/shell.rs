@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bc_proto::id::CommandId;
-use bc_proto::rules::daemon::{Book, Core, Frame, Identity, Input, Start, Step, World};
+use bc_proto::rules::daemon::{Book, Core, Frame, Identity, Input, Record, Start, Step, World};
 use bc_proto::rules::lane::PerLane;
 use bc_runtime::v1::wit::log::Level;
 use tokio::sync::{mpsc, watch};
@@ -167,6 +167,7 @@ impl Shell {
             crash_at("journal.before-save");
             self.parts.journal.save(&step.save).await?;
             crash_at("journal.after-save");
+            self.see(&step.save);
         }
         for frame in step.send {
             crash_at("frame.before-send");
@@ -186,6 +187,21 @@ impl Shell {
         let outstanding = self.core.outstanding();
         self.outstanding.send_if_modified(|known| std::mem::replace(known, outstanding) != outstanding);
         Ok(())
+    }
+
+    /// What was accepted was signed, where that is wanted: it is at least as late as it says.
+    fn see(&self, saved: &[Record]) {
+        let issued = saved.iter().filter_map(|record| match record {
+            Record::Accepted { deliver, .. } => deliver.signature.as_ref().map(|signed| signed.issued_at_ms),
+            _ => None,
+        });
+        let trust = &self.parts.trust;
+        if let Some(issued_at_ms) = issued.max()
+            && !trust.now().roots.is_empty()
+        {
+            trust.seen(issued_at_ms);
+            self.parts.time.advance(trust.floor_ms(), Instant::now());
+        }
     }
 
     fn begin(&mut self, start: Start) {

@@ -36,6 +36,8 @@ pub enum Signal {
     },
     /// The outbox grew.
     Events,
+    /// There is a newer trust bundle.
+    TrustChanged,
     /// How far a run is. Not durable.
     Progress(Progress),
     /// What other replicas said may have been missed: look at everything again.

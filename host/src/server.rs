@@ -43,12 +43,14 @@ pub struct Config {
     pub cache_dir: std::path::PathBuf,
     /// What is signed, who approves, whom nodes trust.
     pub pki: trust::Settings,
+    /// Whether it serves the API. One that does not is a gateway alone: it decides nothing, and so it must not hold what signs.
+    pub serves_api: bool,
 }
 
 /// Where it listens. Whoever binds them knows their ports.
 pub struct Listeners {
-    /// HTTP, for the API.
-    pub api: TcpListener,
+    /// HTTP, for the API; absent where only nodes are served.
+    pub api: Option<TcpListener>,
     /// Speaks TLS on it; without, the API is plain HTTP.
     pub api_tls: Option<TlsAcceptor>,
     /// gRPC over mutual TLS, for nodes.
@@ -67,6 +69,9 @@ pub enum Error {
     /// The gateway.
     #[error(transparent)]
     Gateway(#[from] gateway::ServeError),
+    /// A gateway alone that was given a key.
+    #[error("a replica without the API relays what others signed, and must not hold pki.command-signing")]
+    GatewaySigns,
     /// The engine for kinds.
     #[error(transparent)]
     Engine(#[from] bc_runtime::SetUpError),
@@ -80,6 +85,9 @@ pub async fn run(
     listeners: Listeners,
     stop: CancellationToken,
 ) -> Result<(), Error> {
+    if !config.serves_api && config.pki.signs() {
+        return Err(Error::GatewaySigns);
+    }
     let world = World::real();
     // What serves sessions goes on while they drain.
     let ended = CancellationToken::new();
@@ -88,6 +96,10 @@ pub async fn run(
     // Before anything settles: a month whose rows lie in the default partition gets none of its own.
     loops::make_partitions(&pool, &world).await?;
     loops::start(&pool, &bus, &world, &ended);
+    if config.serves_api {
+        trust::bundle::publish_and_say(&pool, &bus, &config.pki, &config.replica, &world).await?;
+        tokio::spawn(trust::bundle::watch(pool.clone(), bus.clone(), config.pki.clone(), ended.clone()));
+    }
     let settings = gateway::Settings {
         replica: config.replica.clone(),
         hosts: hosts(&config.gateway_url, &config.gateway_hosts),
@@ -97,7 +109,7 @@ pub async fn run(
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
-    let signer = config.pki.command_signing.clone().map(|root| Signer::new(root, world.clone())).unwrap_or_default();
+    let signer = Signer::of(&config.pki, &world);
     let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
     let app = api::App::new(api::Parts {
         pool,
@@ -109,7 +121,10 @@ pub async fn run(
         stop: stop.clone(),
         config: config.clone(),
     });
-    let mut serving_api = serve_api(listeners.api, listeners.api_tls, api::router(app), stop.clone())?;
+    let mut serving_api = match listeners.api {
+        Some(listener) => serve_api(listener, listeners.api_tls, api::router(app), stop.clone())?,
+        None => Box::pin(std::future::pending()),
+    };
     let until_stop = async {
         tokio::select! {
             ended = &mut serving_nodes => ended.map_err(Error::from),

@@ -174,7 +174,7 @@ impl Fleet {
     }
 
     pub(crate) async fn enqueue(&self, node: &NodeId, kind: Digest) -> Queued {
-        match queue::enqueue(&mut *self.db().await, command(node, kind), at(0)).await.expect("a database") {
+        match queue::enqueue(&mut *self.db().await, &crate::trust::Signer::none(), command(node, kind), at(0)).await.expect("a database") {
             Outcome::Queued(queued) => queued,
             other => panic!("not queued: {other:?}"),
         }
@@ -232,8 +232,8 @@ pub(crate) fn command(node: &NodeId, kind: Digest) -> NewCommand {
         payload: json!({"n": 1.50, "text": "é\u{0}"}),
         min_generation: None,
         not_after: at(600),
-        batch: None,
         is_held: false,
+        batch: None,
     }
 }
 

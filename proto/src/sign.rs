@@ -59,6 +59,9 @@ pub enum Error {
     /// There is none.
     #[error("there is no signature")]
     Missing,
+    /// Whoever verifies has lost what it trusts.
+    #[error("this node's trust bundle is damaged or gone: it takes nothing until a root that it knows sends it again")]
+    TrustLost,
     /// It is no signature at all.
     #[error("a signature has 64 bytes, this one has {0}")]
     Truncated(usize),

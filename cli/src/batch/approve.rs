@@ -3,6 +3,7 @@
 //! **Invariant:** nothing is signed that was not shown and said yes to.
 
 use std::io::{BufRead as _, IsTerminal as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -137,7 +138,11 @@ async fn send(client: &Client, signed: Signed) -> anyhow::Result<Batch> {
 
 fn key(file: &Path) -> anyhow::Result<SecretKey> {
     let name = file.display();
-    let pem = std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
+    let read = || -> std::io::Result<(u32, String)> { Ok((std::fs::metadata(file)?.mode(), std::fs::read_to_string(file)?)) };
+    let (mode, pem) = read().with_context(|| format!("{name} cannot be read"))?;
+    if mode & 0o077 != 0 {
+        bail!("{name} can be read by others than its owner, and whoever has it approves in your name\n  → chmod 600 {name}");
+    }
     SecretKey::from_pem(&pem).with_context(|| format!("{name} is no approver's key"))
 }
 

@@ -88,12 +88,13 @@ impl Dev {
         let asked = stop::on_signals()?;
         let pool = database.connect().await?;
         let authority = authority::open(&layout.control_plane(), shell::random(), shell::now())?;
+        let api = bind(self.api_listen, API_PORT, "the API").await?;
+        let url = format!("http://{}", api.local_addr()?);
         let listeners = Listeners {
-            api: bind(self.api_listen, API_PORT, "the API").await?,
+            api: Some(api),
             api_tls: None,
             gateway: bind(self.gateway_listen, GATEWAY_PORT, "the gateway").await?,
         };
-        let url = format!("http://{}", listeners.api.local_addr()?);
         let gateway = listeners.gateway.local_addr()?;
         let gateway_url = config::gateway_url(&reachable(gateway.ip()).to_string(), gateway.port());
         let replica = format!("dev-{}", hex::encode(shell::random::<4>()));

@@ -11,6 +11,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde::Deserialize;
 
+use super::pki::Pki;
 use crate::shell;
 
 /// 1 MiB: payloads are parameters, not data.
@@ -70,6 +71,16 @@ pub struct Settings {
     /// Listen to the network without TLS: something in front of the API speaks it
     #[arg(long, env = "BETTER_COMPUTE_INSECURE_HTTP")]
     insecure_http: bool,
+    /// The root key of command signing, PEM, which only its owner may read; over `command-signing` of the file's table `[pki]`
+    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_COMMAND_SIGNING")]
+    #[serde(skip)]
+    command_signing: Option<PathBuf>,
+    /// Serve nodes alone: a gateway that relays what other replicas signed, and has no key that signs
+    #[arg(long, env = "BETTER_COMPUTE_NO_API")]
+    no_api: bool,
+    /// What is signed, who approves, whom nodes trust.
+    #[arg(skip)]
+    pki: Option<Pki>,
 }
 
 /// A span as text, `20s`.
@@ -146,6 +157,9 @@ impl Settings {
             api_tls_cert: self.api_tls_cert.or(file.api_tls_cert),
             api_tls_key: self.api_tls_key.or(file.api_tls_key),
             insecure_http: self.insecure_http || file.insecure_http,
+            command_signing: self.command_signing,
+            no_api: self.no_api || file.no_api,
+            pki: self.pki.or(file.pki),
         }
     }
 
@@ -158,10 +172,17 @@ impl Settings {
             (None, None) => None,
             _ => bail!("--api-tls-cert and --api-tls-key go together"),
         };
-        if !api_listen.ip().is_loopback() && api_tls.is_none() && !self.insecure_http {
+        if !self.no_api && !api_listen.ip().is_loopback() && api_tls.is_none() && !self.insecure_http {
             bail!(
                 "the API would listen on {api_listen} without TLS, and tokens would travel in plain text. Listen on 127.0.0.1, \
                  give --api-tls-cert and --api-tls-key, or say --insecure-http when a proxy in front of it speaks TLS"
+            );
+        }
+        let pki = self.pki.unwrap_or_default().over(self.command_signing).checked(crate::pki::now_ms())?;
+        if self.no_api && pki.signs() {
+            bail!(
+                "--no-api: a gateway alone relays what others signed, and must not hold what signs; leave \
+                 pki.command-signing and pki.worker-key out"
             );
         }
         let gateway_listen = self.gateway_listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 7071));
@@ -179,7 +200,8 @@ impl Settings {
             max_component_bytes: size(self.max_component_bytes.unwrap_or(MAX_COMPONENT)),
             drain: self.drain.map_or(DRAIN, Into::into),
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
-            pki: bc_host::trust::Settings::default(),
+            pki,
+            serves_api: !self.no_api,
         };
         Ok(Decided {
             database,
@@ -225,6 +247,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         drain: Duration::from_secs(5),
         cache_dir,
         pki: bc_host::trust::Settings::default(),
+        serves_api: true,
     }
 }
 
@@ -265,6 +288,16 @@ mod tests {
         assert!(half.checked("r").is_err() && whole.checked("r").is_ok());
         let both = Settings { private_postgres: Some("/pg".into()), ..flags() };
         assert!(both.checked("r").is_err() && Settings::default().checked("r").is_err());
+        // A gateway alone needs no TLS for an API, and no key.
+        let alone = Settings { no_api: true, ..open(false) };
+        assert!(!alone.clone().checked("r").expect("it fits").config.serves_api);
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("root.pem");
+        crate::pki::keys::write(&root, &bc_proto::sign::SecretKey::from_seed([1; 32])).expect("written");
+        let signs = Settings { command_signing: Some(root), ..flags() };
+        assert!(signs.clone().checked("r").expect("it fits").config.pki.signs());
+        let refused = Settings { no_api: true, ..signs }.checked("r").expect_err("it signs").to_string();
+        assert!(refused.contains("must not hold what signs"), "{refused}");
     }
 
     #[test]

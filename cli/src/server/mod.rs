@@ -5,6 +5,7 @@
 
 pub mod authority;
 pub(crate) mod config;
+pub(crate) mod pki;
 pub mod stop;
 
 use std::path::PathBuf;
@@ -139,16 +140,21 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
     };
     let authority = authority::open(state_dir, shell::random(), shell::now())?;
     let pool = database.connect().await?;
+    let api = match decided.config.serves_api {
+        true => Some(bind(decided.api_listen, "the API").await?),
+        false => None,
+    };
     let listeners = Listeners {
-        api: bind(decided.api_listen, "the API").await?,
+        api,
         api_tls: decided.api_tls.as_ref().map(acceptor).transpose()?,
         gateway: bind(decided.gateway_listen, "the gateway").await?,
     };
     // The kernel chose the port where 0 was asked for.
     let port = listeners.gateway.local_addr()?.port();
     decided.config.gateway_url = config::gateway_url(&decided.gateway_host, port);
+    let api = listeners.api.as_ref().map(TcpListener::local_addr).transpose()?;
     tracing::info!(
-        api = %listeners.api.local_addr()?, gateway = %listeners.gateway.local_addr()?, replica = decided.config.replica,
+        api = api.map(tracing::field::display), gateway = %listeners.gateway.local_addr()?, replica = decided.config.replica,
         "the control plane serves"
     );
     bc_host::server::run(decided.config, pool.clone(), Arc::new(authority), listeners, stop).await?;

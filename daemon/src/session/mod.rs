@@ -25,6 +25,7 @@ use crate::kinds::Kinds;
 use crate::kinds::kept::Kept;
 use crate::server_time::ServerTime;
 use crate::shell::Handle;
+use crate::trust::Trust;
 
 /// The largest message of a session. A payload and a result have 1 MiB at most.
 const MESSAGE_BYTES: usize = 8 * 1024 * 1024;
@@ -49,6 +50,8 @@ pub struct Context {
     pub kept: Kept,
     /// Server time, which Welcome tells.
     pub time: ServerTime,
+    /// What the node trusts, which Welcome and TrustChanged tell.
+    pub trust: Trust,
     /// Hears in words how things stand, for the service manager.
     pub status: Box<dyn Fn(&str) + Send + Sync>,
 }

@@ -111,7 +111,8 @@ impl Open {
             let epoch = welcome.epoch;
             return Err(End::Failed(format!("the gateway gave epoch {epoch}, and {newest} was open already")));
         }
-        context.time.set(welcome.server_time_ms, Instant::now());
+        context.trust.offered(&welcome.trust_bundle);
+        set_time(context, welcome.server_time_ms);
         let line = Line { epoch: welcome.epoch, frames, broken: CancellationToken::new() };
         Ok(Self {
             channel,
@@ -164,6 +165,18 @@ impl Open {
             let _ = tokio::time::timeout(FLUSH, ended).await;
         }
         end
+    }
+}
+
+/// Takes the server time of a Welcome. Where commands are signed it only goes forward: a gateway that turned it back could
+/// deliver what is over.
+fn set_time(context: &Context, server_ms: u64) {
+    let now = Instant::now();
+    if context.trust.now().roots.is_empty() {
+        context.time.set(server_ms, now);
+    } else {
+        context.trust.told(server_ms);
+        context.time.advance(server_ms.max(context.trust.floor_ms()), now);
     }
 }
 
@@ -250,8 +263,9 @@ impl Serving<'_> {
                 }
             }
             Some(v1::to_node::Frame::Welcome(_)) => tracing::debug!("a second Welcome is ignored"),
+            Some(v1::to_node::Frame::TrustChanged(changed)) => self.context.trust.offered(&changed.trust_bundle),
             // Frames that only a newer gateway knows, and those to come.
-            Some(v1::to_node::Frame::Spec(_) | v1::to_node::Frame::TrustChanged(_)) | None => {}
+            Some(v1::to_node::Frame::Spec(_)) | None => {}
         }
     }
 

@@ -91,14 +91,25 @@ pub(crate) struct Link {
 
 impl Link {
     /// Lets the node in.
-    pub(crate) async fn welcome(mut self, epoch: u64, settled_below_seq: u64) -> Self {
+    pub(crate) async fn welcome(self, epoch: u64, settled_below_seq: u64) -> Self {
+        self.welcome_with(epoch, settled_below_seq, SERVER_TIME_MS, Vec::new()).await
+    }
+
+    /// Lets the node in, at a time, with a trust bundle.
+    pub(crate) async fn welcome_with(
+        mut self,
+        epoch: u64,
+        settled_below_seq: u64,
+        server_time_ms: u64,
+        trust_bundle: Vec<u8>,
+    ) -> Self {
         self.epoch = epoch;
         let welcome = v1::Welcome {
             epoch,
-            server_time_ms: SERVER_TIME_MS,
+            server_time_ms,
             settled_below_seq,
             heartbeat_ms: 1_000,
-            trust_bundle: vec![],
+            trust_bundle,
         };
         self.send(v1::to_node::Frame::Welcome(welcome)).await;
         self
@@ -179,6 +190,8 @@ pub(crate) struct Desk {
     pub(crate) joins: Vec<v1::JoinRequest>,
     /// The token that is good.
     pub(crate) token: String,
+    /// What a join is told to trust.
+    pub(crate) trust_bundle: Vec<u8>,
     /// What it gives for a digest.
     pub(crate) components: HashMap<Vec<u8>, Vec<u8>>,
     /// The digests that were asked for.
@@ -216,7 +229,7 @@ impl rpc::node_gateway_server::NodeGateway for Served {
             incarnation,
             certificate_chain: vec![certificate, self.authority.der.clone()],
             server_time_ms: SERVER_TIME_MS,
-            trust_bundle: Vec::new(),
+            trust_bundle: desk.trust_bundle.clone(),
         }))
     }
 

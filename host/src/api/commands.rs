@@ -75,14 +75,14 @@ pub(super) async fn run(
         payload: asked.payload,
         min_generation: None,
         not_after: now + asked.not_after,
-        batch: asked.batch,
         is_held: false,
+        batch: asked.batch,
     };
     let settings = &app.config.pki;
     let mut db = app.db().await?;
     let outcome = if command.batch.is_some() {
         let mut tx = db.begin().await?;
-        let outcomes = batches::enqueue(&mut tx, settings, vec![command], now).await?;
+        let outcomes = batches::enqueue(&mut tx, settings, &app.signer, vec![command], now).await?;
         crash_at("enqueue.before-write");
         tx.commit().await?;
         outcomes.into_iter().next().expect("one command has one outcome")
@@ -90,7 +90,7 @@ pub(super) async fn run(
         batches::admit(&mut db, settings, std::slice::from_mut(&mut command), now).await?;
         // One statement is one transaction: the node's counter is locked no longer than it takes.
         crash_at("enqueue.before-write");
-        queue::enqueue(&mut db, command, now).await?
+        queue::enqueue(&mut db, &app.signer, command, now).await?
     };
     drop(db);
     crash_at("enqueue.after-write");
@@ -296,7 +296,7 @@ pub(super) async fn cancel(
     let mut db = app.db().await?;
     let mut tx = db.begin().await?;
     commands::find(&mut tx, tenant, id).await?.filter(|found| found.node == node).ok_or_else(unknown)?;
-    let cancellation = queue::cancel(&mut tx, tenant, id, app.now()).await?.ok_or_else(unknown)?;
+    let cancellation = queue::cancel(&mut tx, &app.signer, tenant, id, app.now()).await?.ok_or_else(unknown)?;
     let found = commands::find(&mut tx, tenant, id).await?.ok_or_else(unknown)?;
     crash_at("cancel.before-write");
     tx.commit().await?;

@@ -94,6 +94,7 @@ impl Api {
             drain: std::time::Duration::ZERO,
             cache_dir: std::path::PathBuf::new(),
             pki,
+            serves_api: true,
         };
         let app = App::new(Parts {
             pool: fleet.pool.clone(),

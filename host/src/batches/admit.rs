@@ -16,7 +16,7 @@ use crate::queue;
 use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::batches::{self, Candidate, State};
 use crate::store::{Error, unix_ms};
-use crate::trust::Settings;
+use crate::trust::{Settings, Signer};
 
 /// Why commands are not queued.
 #[derive(Debug, thiserror::Error)]
@@ -117,9 +117,10 @@ fn candidate(command: &NewCommand) -> Candidate {
 pub async fn enqueue(
     db: &mut PgTransaction<'_>,
     settings: &Settings,
+    signer: &Signer,
     mut commands: Vec<NewCommand>,
     now: OffsetDateTime,
 ) -> Result<Vec<Outcome>, Refused> {
     admit(db, settings, &mut commands, now).await?;
-    Ok(queue::enqueue_many(db, &commands, now).await?)
+    Ok(queue::enqueue_many(db, signer, &commands, now).await?)
 }

@@ -13,7 +13,7 @@ use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::batches::State;
 use crate::store::kinds::Digest;
 use crate::testing::{Fleet, approver_key, at, command, two_of_a_and_one_of_b, uuid};
-use crate::trust::Settings;
+use crate::trust::{Settings, Signer};
 
 const KIND: &str = "test.control-destructive";
 
@@ -77,7 +77,7 @@ impl Stage {
         let new = self.command();
         let id = new.id;
         let mut tx = self.fleet.pool.begin().await.expect("a transaction");
-        let outcome = enqueue(&mut tx, &self.settings, vec![new], at(1)).await.map(|_| id);
+        let outcome = enqueue(&mut tx, &self.settings, &Signer::none(), vec![new], at(1)).await.map(|_| id);
         tx.commit().await.expect("a commit");
         outcome
     }
@@ -120,16 +120,16 @@ async fn a_module_makes_a_batch_and_queues_under_it_in_its_own_transaction() {
     // All of it or nothing.
     let mut tx = fleet.pool.begin().await.expect("a transaction");
     create(&mut tx, &proposal, at(0)).await.expect("a database");
-    enqueue(&mut tx, &stage.settings, commands(Some(proposal.id)), at(0)).await.expect("it is in the scope");
+    enqueue(&mut tx, &stage.settings, &Signer::none(), commands(Some(proposal.id)), at(0)).await.expect("it is in the scope");
     tx.rollback().await.expect("a rollback");
     assert_eq!(batches::find(&mut *fleet.db().await, fleet.tenant, proposal.id).await.expect("a database"), None);
 
     let mut tx = fleet.pool.begin().await.expect("a transaction");
-    let refused = enqueue(&mut tx, &stage.settings, commands(None), at(0)).await;
+    let refused = enqueue(&mut tx, &stage.settings, &Signer::none(), commands(None), at(0)).await;
     assert!(matches!(&refused, Err(Refused::BatchRequired { kind }) if kind == KIND), "{refused:?}");
     let created = create(&mut tx, &proposal, at(0)).await.expect("a database");
     assert!(matches!(created, Created::New(_)), "{created:?}");
-    let queued = enqueue(&mut tx, &stage.settings, commands(Some(proposal.id)), at(0)).await.expect("they are in the scope");
+    let queued = enqueue(&mut tx, &stage.settings, &Signer::none(), commands(Some(proposal.id)), at(0)).await.expect("they are in the scope");
     tx.commit().await.expect("a commit");
     for outcome in queued {
         let Outcome::Queued(queued) = outcome else { panic!("{outcome:?}") };
@@ -149,12 +149,12 @@ async fn one_command_that_is_refused_refuses_all_of_a_transaction() {
     let other = stage.fleet.node().await;
     let outside = NewCommand { node: other, ..stage.command() };
     let mut tx = stage.fleet.pool.begin().await.expect("a transaction");
-    let refused = enqueue(&mut tx, &stage.settings, vec![stage.command(), outside], at(0)).await;
+    let refused = enqueue(&mut tx, &stage.settings, &Signer::none(), vec![stage.command(), outside], at(0)).await;
     assert!(matches!(refused, Err(Refused::OutOfScope { node, .. }) if node == other), "{refused:?}");
     let unknown = NewCommand { batch: Some(BatchId::from_uuid(uuid())), ..stage.command() };
-    let refused = enqueue(&mut tx, &stage.settings, vec![unknown], at(0)).await;
+    let refused = enqueue(&mut tx, &stage.settings, &Signer::none(), vec![unknown], at(0)).await;
     assert!(matches!(refused, Err(Refused::UnknownBatch(_))), "{refused:?}");
-    let late = enqueue(&mut tx, &stage.settings, vec![stage.command()], at(3_600)).await;
+    let late = enqueue(&mut tx, &stage.settings, &Signer::none(), vec![stage.command()], at(3_600)).await;
     assert!(matches!(late, Err(Refused::Over { state: State::Expired, .. })), "its time is over, swept or not: {late:?}");
 }
 
@@ -168,7 +168,7 @@ async fn a_command_that_joins_while_the_last_approval_comes_is_let_go() {
     let new = stage.command();
     let early = new.id;
     let mut joining = stage.fleet.pool.begin().await.expect("a transaction");
-    enqueue(&mut joining, &stage.settings, vec![new], at(1)).await.expect("it is in the scope");
+    enqueue(&mut joining, &stage.settings, &Signer::none(), vec![new], at(1)).await.expect("it is in the scope");
     let here = stage.clone();
     let approving: JoinHandle<_> = tokio::spawn(async move { here.approve(3).await });
     blocked(&mut *stage.fleet.db().await).await;
@@ -204,7 +204,7 @@ async fn a_command_that_joins_while_the_batch_is_rejected_is_cancelled_or_refuse
     let new = stage.command();
     let early = new.id;
     let mut joining = stage.fleet.pool.begin().await.expect("a transaction");
-    enqueue(&mut joining, &stage.settings, vec![new], at(1)).await.expect("it is in the scope");
+    enqueue(&mut joining, &stage.settings, &Signer::none(), vec![new], at(1)).await.expect("it is in the scope");
     let here = stage.clone();
     let rejecting = tokio::spawn(async move { here.reject().await });
     blocked(&mut *stage.fleet.db().await).await;

@@ -88,6 +88,7 @@ async fn greet(gateway: &Inner, batch: &[Knock]) -> Result<Vec<Result<Entered, S
     let greetings: Vec<Result<Greeting, Status>> = batch.iter().map(|knock| check(knock, &certificates)).collect();
     let good: Vec<Greeting> = greetings.iter().filter_map(|it| it.as_ref().ok()).cloned().collect();
     let sessions = queue::hello_many(&mut tx, &gateway.settings.replica, &good, gateway.world.now()).await?;
+    gateway.bundles.read(&mut tx).await?;
     crash_at("hello.before-write");
     tx.commit().await?;
     crash_at("hello.after-write");

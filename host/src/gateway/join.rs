@@ -18,7 +18,7 @@ use crate::pki::{self, Peer};
 use crate::queue::life;
 use crate::store::join_tokens::{self, JoinToken};
 use crate::store::node_certificates::{self, NewCertificate};
-use crate::store::{Error, nodes, unix_ms};
+use crate::store::{Error, nodes, trust_bundles, unix_ms};
 
 /// The longest name of a node.
 const MAX_NAME: usize = 63;
@@ -68,12 +68,13 @@ impl Inner {
         let written = async {
             node_certificates::create(&mut tx, certificate, now).await?;
             join_tokens::spend(&mut tx, hash, now).await?;
+            let trust_bundle = trust_bundles::latest(&mut tx).await?.map(|it| it.document).unwrap_or_default();
             crash_at("join.before-write");
             tx.commit().await?;
             crash_at("join.after-write");
-            Ok(())
+            Ok(trust_bundle)
         };
-        written.await.map_err(|error: Error| away(&error))?;
+        let trust_bundle = written.await.map_err(|error: Error| away(&error))?;
         tracing::info!(node = %peer.node, incarnation = peer.incarnation, "a node joined");
         if token.node.is_some() {
             // The life before may still have a session somewhere.
@@ -85,7 +86,7 @@ impl Inner {
             incarnation: peer.incarnation,
             certificate_chain: vec![issued.der, self.authority.certificate_der().to_vec()],
             server_time_ms: unix_ms(now),
-            trust_bundle: Vec::new(),
+            trust_bundle,
         })
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::MissedTickBehavior;
 use tonic::Status;
 
-use super::Inner;
+use super::{Inner, bundles};
 use crate::bus::Signal;
 use crate::queue;
 use crate::store::Error;
@@ -32,7 +32,11 @@ pub(super) async fn listen(gateway: Arc<Inner>, mut signals: broadcast::Receiver
         match signals.recv().await {
             Ok(Signal::Work { node }) if gateway.sessions.has(node) => gateway.work.add([node]),
             Ok(Signal::Cancel { node }) if gateway.sessions.has(node) => gateway.looks.add([node]),
-            Ok(Signal::Missed) | Err(RecvError::Lagged(_)) => gateway.looks.add(gateway.sessions.nodes()),
+            Ok(Signal::TrustChanged) => bundles::tell_all(&gateway).await,
+            Ok(Signal::Missed) | Err(RecvError::Lagged(_)) => {
+                gateway.looks.add(gateway.sessions.nodes());
+                bundles::tell_all(&gateway).await;
+            }
             Ok(_) => {}
             Err(RecvError::Closed) => return,
         }
@@ -58,6 +62,7 @@ pub(super) async fn run_reconcile(gateway: Arc<Inner>) {
     loop {
         ticks.tick().await;
         gateway.looks.add(gateway.sessions.nodes());
+        bundles::tell_all(&gateway).await;
     }
 }
 
@@ -84,8 +89,8 @@ pub(super) async fn look(gateway: &Inner, nodes: &[NodeId]) -> Result<(), Error>
             ));
             continue;
         }
-        for command in look.cancelled {
-            session.cancel(command);
+        for cancelled in look.cancelled {
+            session.cancel(cancelled);
         }
         if look.has_work {
             session.rewind();

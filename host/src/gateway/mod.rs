@@ -8,6 +8,7 @@
 //! fenced by the session's epoch.
 
 pub(crate) mod codec;
+mod bundles;
 mod collector;
 mod dispatcher;
 mod fetch;
@@ -104,6 +105,7 @@ struct Inner {
     items: mpsc::Sender<collector::Item>,
     room: Arc<Semaphore>,
     components: fetch::Components,
+    bundles: bundles::Bundles,
     ended: Mutex<Vec<(NodeId, u64)>>,
     ended_grew: Notify,
 }
@@ -142,6 +144,7 @@ impl Gateway {
             items,
             room: Arc::new(Semaphore::new(collector::ROOM_KIB)),
             components: fetch::Components::default(),
+            bundles: bundles::Bundles::default(),
             ended: Mutex::default(),
             ended_grew: Notify::new(),
         });

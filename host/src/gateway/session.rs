@@ -4,6 +4,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use tonic::Status;
 
 use super::collector::{Item, What};
 use super::greeter::{Entered, Knock};
-use super::sessions::{BACKLOG, Outbound, Session};
+use super::sessions::{self, BACKLOG, Outbound, Session};
 use super::{Caller, Inner, away, dispatcher};
 use crate::bus::{Progress, Signal};
 use crate::faults::crash_at;
@@ -168,12 +169,15 @@ where
     }
     let (reply, answer) = oneshot::channel();
     let gone = || Status::unavailable("this gateway goes away");
+    let trust_version = hello.trust_version;
     gateway.knocks.send(Knock { caller, hello, reply }).await.map_err(|_| gone())?;
     let Entered { session: opened, allowed_kinds } = answer.await.map_err(|_| gone())??;
     let session = Arc::new(Session::new(caller.peer.node, opened.epoch, allowed_kinds, out.clone(), over));
+    session.trust_version.store(trust_version, Ordering::Relaxed);
     tokio::time::timeout(GREETING, welcome(gateway, &session, &out, opened)).await.map_err(late)??;
     session.hear(gateway.now_ms());
     gateway.sessions.enter(&session);
+    gateway.bundles.tell(&session);
     if gateway.sessions.is_draining() {
         session.send(drain(gateway.settings.heartbeat));
     }
@@ -196,10 +200,14 @@ async fn welcome(
     let server_time_ms = unix_ms(gateway.world.now());
     let settled_below_seq = opened.settled_below_seq;
     crash_at("welcome.before-send");
-    let trust_bundle = Vec::new();
+    let mut bundles = gateway.bundles.news(session).into_iter();
+    let trust_bundle = bundles.next().unwrap_or_default();
     let epoch = session.epoch;
     let welcome = v1::Welcome { epoch, server_time_ms, settled_below_seq, heartbeat_ms, trust_bundle };
     send(Frame::Welcome(welcome)).await?;
+    for trust_bundle in bundles {
+        send(Frame::TrustChanged(v1::TrustChanged { trust_bundle })).await?;
+    }
     let mut cancelled = Vec::new();
     let mut refused = Vec::new();
     for delivery in opened.replay {
@@ -208,11 +216,11 @@ async fn welcome(
             continue;
         }
         session.count(delivery.deliver.command, delivery.lane);
-        cancelled.extend(delivery.is_cancelled.then(|| delivery.deliver.command.to_string()));
+        cancelled.extend(delivery.cancelled());
         send(Frame::Deliver(delivery.deliver.into())).await?;
     }
-    for command_id in cancelled {
-        send(Frame::Cancel(v1::Cancel { command_id, signature: None })).await?;
+    for cancelled in cancelled {
+        send(sessions::cancel(cancelled)).await?;
     }
     crash_at("welcome.after-send");
     dispatcher::refuse(gateway, &refused).await.map_err(|error| away(&error))

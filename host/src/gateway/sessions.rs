@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::queue::claim::{Delivery, Room};
+use crate::queue::look::Cancelled;
 
 /// How many frames may wait for a node that does not read. More than a full set of lanes, with cancels and acknowledgements; a
 /// session with more than that waiting is closed.
@@ -36,6 +37,8 @@ pub(super) struct Session {
     over: CancellationToken,
     /// When it was last heard, in milliseconds of the gateway's own time.
     heard_ms: AtomicU64,
+    /// The version of the trust bundle that it was told of last.
+    pub(super) trust_version: AtomicU64,
     books: Mutex<Books>,
 }
 
@@ -45,7 +48,7 @@ struct Books {
     /// The highest seq claimed of each lane, in the order of [`Lane::ALL`].
     above: [u64; 3],
     /// Called off before they were sent: the claim and the wish crossed.
-    cancelled: Vec<CommandId>,
+    cancelled: Vec<Cancelled>,
 }
 
 impl Session {
@@ -57,7 +60,7 @@ impl Session {
         over: CancellationToken,
     ) -> Self {
         let allowed_kinds = allowed_kinds.map(Vec::into_boxed_slice);
-        Self { node, epoch, allowed_kinds, out, over, heard_ms: AtomicU64::new(0), books: Mutex::default() }
+        Self { node, epoch, allowed_kinds, out, over, heard_ms: AtomicU64::new(0), trust_version: AtomicU64::new(0), books: Mutex::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -90,11 +93,11 @@ impl Session {
         }
         let above = &mut books.above[index(lane)];
         *above = delivery.deliver.seq.max(*above);
-        let early = books.cancelled.iter().position(|it| *it == command);
-        let is_cancelled = early.map(|at| books.cancelled.swap_remove(at)).is_some() || delivery.is_cancelled;
+        let early = books.cancelled.iter().position(|it| it.command == command);
+        let cancelled = early.map(|at| books.cancelled.swap_remove(at)).or(delivery.cancelled());
         self.send(v1::to_node::Frame::Deliver(delivery.deliver.into()));
-        if is_cancelled {
-            self.send(cancel(command));
+        if let Some(cancelled) = cancelled {
+            self.send(cancel(cancelled));
         }
     }
 
@@ -104,12 +107,12 @@ impl Session {
     }
 
     /// Asks the node to stop a command, at once or as soon as it is sent.
-    pub(super) fn cancel(&self, command: CommandId) {
+    pub(super) fn cancel(&self, cancelled: Cancelled) {
         let mut books = self.books();
-        if books.outstanding.iter().any(|(it, _)| *it == command) {
-            self.send(cancel(command));
-        } else if !books.cancelled.contains(&command) && books.cancelled.len() < BACKLOG {
-            books.cancelled.push(command);
+        if books.outstanding.iter().any(|(it, _)| *it == cancelled.command) {
+            self.send(cancel(cancelled));
+        } else if !books.cancelled.contains(&cancelled) && books.cancelled.len() < BACKLOG {
+            books.cancelled.push(cancelled);
         }
     }
 
@@ -163,8 +166,10 @@ impl Session {
     }
 }
 
-fn cancel(command: CommandId) -> v1::to_node::Frame {
-    v1::to_node::Frame::Cancel(v1::Cancel { command_id: command.to_string(), signature: None })
+/// The frame that calls a command off, with the signature that was stored with it.
+pub(super) fn cancel(cancelled: Cancelled) -> v1::to_node::Frame {
+    let Cancelled { command, signature } = cancelled;
+    v1::to_node::Frame::Cancel(v1::Cancel { command_id: command.to_string(), signature: signature.map(Into::into) })
 }
 
 const fn index(lane: Lane) -> usize {

@@ -5,11 +5,13 @@
 
 use bc_proto::id::{CommandId, NodeId, TenantId};
 use bc_proto::rules::state::{Event, State};
+use bc_proto::sign::body::CancelBody;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::settle::{self, Settlement};
-use crate::store::{Error, code, commands, corrupt};
+use crate::store::{Error, code, commands, corrupt, worker_keys};
+use crate::trust::Signer;
 
 /// How often a command that moves between reading and writing is looked at again. It moves at most from ready to in flight,
 /// back, and to its end, in this time.
@@ -34,6 +36,7 @@ pub enum Cancellation {
 /// Calls a command off. `None`: the tenant has no such command. Asking again changes nothing and says the same.
 pub async fn cancel(
     db: &mut PgConnection,
+    signer: &Signer,
     tenant: TenantId,
     command: CommandId,
     now: OffsetDateTime,
@@ -54,7 +57,7 @@ pub async fn cancel(
             }
         } else if found.cancel_requested_at.is_some() {
             return Ok(Some(Cancellation::Requested { node: found.node, state: found.state }));
-        } else if let Some(state) = request(db, command, now).await? {
+        } else if let Some(state) = request(db, signer, found.node, command, now).await? {
             announce(db, command, state, now).await?;
             return Ok(Some(Cancellation::Requested { node: found.node, state }));
         }
@@ -63,14 +66,27 @@ pub async fn cancel(
 }
 
 /// Notes the wish on a command in flight; `None` if it is no longer there, or somebody else noted it first.
-async fn request(db: &mut PgConnection, command: CommandId, now: OffsetDateTime) -> Result<Option<State>, Error> {
+async fn request(
+    db: &mut PgConnection,
+    signer: &Signer,
+    node: NodeId,
+    command: CommandId,
+    now: OffsetDateTime,
+) -> Result<Option<State>, Error> {
+    let signed = signer.sign(&CancelBody { command, node }, now);
+    let worker = match &signed {
+        Some(signed) => Some(worker_keys::id(db, &signed.worker, now).await?),
+        None => None,
+    };
     let state = sqlx::query_scalar!(
-        r#"update in_flight f set cancel_requested_at = $2
+        r#"update in_flight f set cancel_requested_at = $2, cancel_signature = $3, cancel_worker_key = $4
            from commands c
            where c.id = $1 and f.node_id = c.node_id and f.seq = c.seq and f.cancel_requested_at is null
            returning f.state::text as "state!""#,
         command.uuid(),
         now,
+        signed.map(|signed| signed.signature.as_bytes().to_vec()),
+        worker,
     )
     .fetch_optional(db)
     .await?;

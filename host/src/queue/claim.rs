@@ -8,12 +8,15 @@
 use bc_proto::id::{BatchId, CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use bc_proto::rules::sweep::UNREGISTERED_TIMEOUT_MS;
+use bc_proto::sign::WorkerSignature;
 use bc_proto::wire::Deliver;
 use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
 use super::held;
+use super::look::Cancelled;
+use crate::store::worker_keys::stored;
 use crate::store::{Error, code, corrupt, signed, unix_ms, unsigned};
 
 /// What one session can take in one lane.
@@ -41,6 +44,16 @@ pub struct Delivery {
     pub lane: Lane,
     /// Whether it is already called off: send the cancel with it.
     pub is_cancelled: bool,
+    /// The control plane's signature under the cancel; `None` where nothing is signed.
+    pub cancel_signature: Option<WorkerSignature>,
+}
+
+impl Delivery {
+    /// The cancel to send with it.
+    pub fn cancelled(&self) -> Option<Cancelled> {
+        let cancelled = Cancelled { command: self.deliver.command, signature: self.cancel_signature };
+        self.is_cancelled.then_some(cancelled)
+    }
 }
 
 /// Claims what the rooms take, in seq order per node and lane. Send the deliveries once it is committed, and durably: unlike
@@ -82,7 +95,8 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
             delete from ready where ctid = any(array(select place from picked))
             returning node_id, seq, lane, attempt
         ), sent as materialized (
-            select t.*, c.id, c.kind, c.kind_digest, c.payload, c.min_generation, c.not_after, c.batch_id,
+            select t.*, c.id, c.kind, c.kind_digest, c.payload, c.min_generation, c.not_after,
+                   c.signature, c.worker_key, c.batch_id, c.created_at,
                    case when k.status = 'withdrawn' then $7::bigint else k.timeout_ms end as timeout_ms,
                    f.session_epoch, f.incarnation, f.journal_id, f.boot_id, f.role
             from taken t
@@ -98,7 +112,10 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
         )
         select id as "id!", seq as "seq!", node_id as "node_id!", incarnation as "incarnation!", kind as "kind!",
                kind_digest as "kind_digest!", payload::text as "payload!", not_after as "not_after!",
-               timeout_ms as "timeout_ms!", min_generation, lane::text as "lane!", false as "is_cancelled!", batch_id
+               timeout_ms as "timeout_ms!", min_generation, lane::text as "lane!", false as "is_cancelled!",
+               signature, (select certificate from worker_keys w where w.id = sent.worker_key) as worker, batch_id,
+               created_at as "created_at!", null::timestamptz as cancelled_at, null::bytea as cancel_signature,
+               null::bytea as cancel_worker
         from sent order by node_id, seq"#,
         &nodes,
         &epochs,
@@ -127,7 +144,13 @@ pub(super) struct Row {
     pub(super) min_generation: Option<i64>,
     pub(super) lane: String,
     pub(super) is_cancelled: bool,
+    pub(super) signature: Option<Vec<u8>>,
+    pub(super) worker: Option<Vec<u8>>,
     pub(super) batch_id: Option<Uuid>,
+    pub(super) created_at: OffsetDateTime,
+    pub(super) cancelled_at: Option<OffsetDateTime>,
+    pub(super) cancel_signature: Option<Vec<u8>>,
+    pub(super) cancel_worker: Option<Vec<u8>>,
 }
 
 impl TryFrom<Row> for Delivery {
@@ -147,11 +170,12 @@ impl TryFrom<Row> for Delivery {
             not_after_ms: unix_ms(row.not_after),
             timeout_ms: number("timeout_ms", row.timeout_ms)?,
             min_generation: row.min_generation.map(|value| number("min_generation", value)).transpose()?,
-            signature: None,
+            signature: stored("commands", id, row.signature, row.worker, Some(row.created_at))?,
             batch: row.batch_id.map(BatchId::from_uuid),
             approved: None,
         };
         let lane = code::parse_lane(&row.lane).ok_or_else(|| corrupt("commands", "lane", id))?;
-        Ok(Self { deliver, lane, is_cancelled: row.is_cancelled })
+        let cancel_signature = stored("in_flight", id, row.cancel_signature, row.cancel_worker, row.cancelled_at)?;
+        Ok(Self { deliver, lane, is_cancelled: row.is_cancelled, cancel_signature })
     }
 }

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 
 use bc_proto::canonical;
 use bc_proto::id::{BatchId, CommandId, NodeId};
+use bc_proto::sign::WorkerKey;
+use bc_proto::sign::body::CommandBody;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
@@ -14,7 +16,14 @@ use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
 use crate::store::kinds::Digest;
-use crate::store::{Error, corrupt, signed, unsigned};
+use crate::store::{Error, corrupt, signed, unix_ms, unsigned, worker_keys};
+use crate::trust::Signer;
+
+/// How often commands are signed again whose nodes begin another life meanwhile. A node does not do that twice in this time.
+const ATTEMPTS: u32 = 5;
+
+/// The life of a command that was not signed where all are: no node has it, so the command is not queued.
+const NO_LIFE: i64 = 0;
 
 /// What to queue. Whoever makes one has checked it: the kind is known and allowed, and has validated the payload.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,10 +42,10 @@ pub struct NewCommand {
     pub min_generation: Option<u64>,
     /// Until when it may wait to be accepted.
     pub not_after: OffsetDateTime,
-    /// The batch that it belongs to. Whoever sets it has asked [`crate::batches::admit`].
-    pub batch: Option<BatchId>,
     /// Whether it waits for approvals.
     pub is_held: bool,
+    /// The batch that it belongs to. Whoever sets it has asked [`crate::batches::admit`].
+    pub batch: Option<BatchId>,
 }
 
 /// A command in the queue.
@@ -64,22 +73,70 @@ pub enum Outcome {
 }
 
 /// Queues one command.
-pub async fn enqueue(db: &mut PgConnection, command: NewCommand, now: OffsetDateTime) -> Result<Outcome, Error> {
-    let outcomes = enqueue_many(db, std::slice::from_ref(&command), now).await?;
+pub async fn enqueue(
+    db: &mut PgConnection,
+    signer: &Signer,
+    command: NewCommand,
+    now: OffsetDateTime,
+) -> Result<Outcome, Error> {
+    let outcomes = enqueue_many(db, signer, std::slice::from_ref(&command), now).await?;
     Ok(outcomes.into_iter().next().expect("one command has one outcome"))
 }
 
-/// Queues many, in one statement. The outcomes are in the commands' order. What is refused does not keep the rest from being
-/// queued: a caller that wants all or nothing rolls back.
+/// Queues many, in one statement; where commands are signed, one more reads what is signed of nodes and kinds. The outcomes are
+/// in the commands' order. What is refused does not keep the rest from being queued: a caller that wants all or nothing rolls
+/// back.
 pub async fn enqueue_many(
     db: &mut PgConnection,
+    signer: &Signer,
     commands: &[NewCommand],
     now: OffsetDateTime,
 ) -> Result<Vec<Outcome>, Error> {
-    let columns = Columns::of(commands);
+    let mut columns = Columns::of(commands);
     let mut outcomes: Vec<Option<Outcome>> = vec![None; commands.len()];
+    for _ in 0..ATTEMPTS {
+        let signed = columns.sign(db, signer, commands, now).await?;
+        try_many(db, &columns, commands, now, &mut outcomes).await?;
+        if outcomes.iter().all(Option::is_some) {
+            break;
+        }
+        let known = columns.known_nodes(db).await?;
+        let mut replaced = false;
+        for ((outcome, command), signed) in outcomes.iter_mut().zip(commands).zip(&signed) {
+            if outcome.is_some() {
+                continue;
+            }
+            if !known.contains(&command.node.uuid()) {
+                *outcome = Some(Outcome::UnknownNode);
+            } else if *signed {
+                // The node began another life between the signature and the insert.
+                replaced = true;
+            } else {
+                *outcome = Some(Outcome::UnknownKind);
+            }
+        }
+        if !replaced {
+            break;
+        }
+    }
+    let refused = outcomes.iter().zip(commands).find(|(outcome, _)| outcome.is_none());
+    if let Some((_, command)) = refused {
+        return Err(corrupt("nodes", "incarnation", command.node));
+    }
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+/// Queues those that have no outcome yet, and notes what became of them. Those without one after it found no node, no kind, or
+/// another life of the node than was signed.
+async fn try_many(
+    db: &mut PgConnection,
+    columns: &Columns,
+    commands: &[NewCommand],
+    now: OffsetDateTime,
+    outcomes: &mut [Option<Outcome>],
+) -> Result<(), Error> {
     let seqs: HashMap<Uuid, i64> = columns.insert(db, now).await?.into_iter().map(|row| (row.id, row.seq)).collect();
-    for (outcome, command) in outcomes.iter_mut().zip(commands) {
+    for (outcome, command) in outcomes.iter_mut().zip(commands).filter(|(outcome, _)| outcome.is_none()) {
         if let Some(&seq) = seqs.get(&command.id.uuid()) {
             let id = command.id;
             *outcome = Some(Outcome::Queued(Queued { id, seq: unsigned("commands", "seq", id, seq)? }));
@@ -90,21 +147,13 @@ pub async fn enqueue_many(
         for row in columns.find(db).await? {
             let id = CommandId::from_uuid(row.id);
             let queued = Queued { id, seq: unsigned("commands", "seq", id, row.seq)? };
-            let outcome = at(&mut outcomes, row.position)?;
+            let outcome = at(outcomes, row.position)?;
             if outcome.is_none() {
                 *outcome = Some(if row.is_same { Outcome::Existing(queued) } else { Outcome::Conflict(queued) });
             }
         }
     }
-    if outcomes.iter().any(Option::is_none) {
-        let known = columns.known_nodes(db).await?;
-        for (outcome, command) in outcomes.iter_mut().zip(commands) {
-            let refused =
-                if known.contains(&command.node.uuid()) { Outcome::UnknownKind } else { Outcome::UnknownNode };
-            outcome.get_or_insert(refused);
-        }
-    }
-    Ok(outcomes.into_iter().flatten().collect())
+    Ok(())
 }
 
 fn at(outcomes: &mut [Option<Outcome>], position: i64) -> Result<&mut Option<Outcome>, Error> {
@@ -125,6 +174,20 @@ struct Columns {
     not_afters: Vec<OffsetDateTime>,
     held: Vec<Uuid>,
     batches: Vec<Option<Uuid>>,
+    signatures: Vec<Option<Vec<u8>>>,
+    /// The life of the node that the signature is for; null for any.
+    lives: Vec<Option<i64>>,
+    worker: Option<i32>,
+}
+
+/// What is signed of a command besides what its caller knows.
+struct Signed {
+    position: i64,
+    name: String,
+    is_destructive: bool,
+    incarnation: i64,
+    /// The id of the key that signs, once it has one.
+    worker: Option<i32>,
 }
 
 struct Inserted {
@@ -152,10 +215,70 @@ impl Columns {
             columns.payloads.push(String::from_utf8(payload).expect("JSON is UTF-8"));
             columns.min_generations.push(command.min_generation.map(signed));
             columns.not_afters.push(command.not_after);
-            columns.batches.push(command.batch.map(|id| id.uuid()));
             columns.held.extend(command.is_held.then(|| command.id.uuid()));
+            columns.batches.push(command.batch.map(|batch| batch.uuid()));
         }
+        columns.signatures = vec![None; commands.len()];
+        columns.lives = vec![None; commands.len()];
         columns
+    }
+
+    /// Signs, if that is wanted. Answers for each command whether it was signed: without its node or its kind it is not, and
+    /// then it is not queued either.
+    async fn sign(
+        &mut self,
+        db: &mut PgConnection,
+        signer: &Signer,
+        commands: &[NewCommand],
+        now: OffsetDateTime,
+    ) -> Result<Vec<bool>, Error> {
+        let mut signed = vec![false; commands.len()];
+        let Some(worker) = signer.worker(now) else { return Ok(signed) };
+        self.lives = vec![Some(NO_LIFE); commands.len()];
+        for row in self.what_is_signed(db, worker.key()).await? {
+            let index = usize::try_from(row.position - 1).ok().filter(|index| *index < commands.len());
+            let index = index.ok_or_else(|| corrupt("asked", "position", row.position))?;
+            let command = &commands[index];
+            let incarnation = unsigned("nodes", "incarnation", command.node, row.incarnation)?;
+            let (kind_digest, payload_sha256) = (hex::encode(command.kind_digest), hex::encode(&self.hashes[index]));
+            let body = CommandBody {
+                command: command.id,
+                node: command.node,
+                incarnation: row.is_destructive.then_some(incarnation),
+                kind: &row.name,
+                kind_digest: &kind_digest,
+                payload_sha256: &payload_sha256,
+                not_after_ms: unix_ms(command.not_after),
+                min_generation: command.min_generation,
+                batch: command.batch,
+            };
+            self.signatures[index] = Some(worker.sign(&body, now).signature.as_bytes().to_vec());
+            self.lives[index] = row.is_destructive.then_some(row.incarnation);
+            signed[index] = true;
+            self.worker = row.worker;
+        }
+        if self.worker.is_none() {
+            self.worker = Some(worker_keys::id(db, worker.key(), now).await?);
+        }
+        Ok(signed)
+    }
+
+    async fn what_is_signed(&self, db: &mut PgConnection, worker: &WorkerKey) -> Result<Vec<Signed>, Error> {
+        let rows = sqlx::query_as!(
+            Signed,
+            r#"
+            select a.position as "position!", k.name, 'destructive' = any(k.traits) as "is_destructive!", n.incarnation,
+                   (select id from worker_keys w where w.certificate = $3) as worker
+            from unnest($1::uuid[], $2::bytea[]) with ordinality as a (node_id, digest, position)
+            join nodes n on n.id = a.node_id and n.deleted_at is null
+            join kinds k on k.digest = a.digest and k.status <> 'withdrawn'"#,
+            &self.nodes,
+            &self.digests,
+            worker_keys::certificate(worker),
+        )
+        .fetch_all(db)
+        .await?;
+        Ok(rows)
     }
 
     /// Inserts what has no command yet. The counters are advanced in the order of the nodes' ids, so that two of these do
@@ -169,13 +292,14 @@ impl Columns {
             r#"
             with asked as (
                 select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::bytea[],
-                                     $7::bigint[], $8::timestamptz[], $11::uuid[])
-                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, batch_id,
-                                          position)
+                                     $7::bigint[], $8::timestamptz[], $11::uuid[], $12::bytea[], $13::bigint[])
+                with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, batch,
+                                          signature, life, position)
             ), fresh as (
                 select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane
                 from asked a
                 join nodes n on n.id = a.node_id and n.deleted_at is null
+                    and (a.life is null or a.life = n.incarnation)
                 join kinds k on k.digest = a.digest and k.status <> 'withdrawn'
                 where not exists (
                     select from commands c where c.node_id = a.node_id and c.idempotency_key = a.key)
@@ -189,7 +313,7 @@ impl Columns {
                            array_agg(name) as names, array_agg(digest) as digests, array_agg(lane) as lanes,
                            array_agg(payload) as payloads, array_agg(hash) as hashes,
                            array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters,
-                           array_agg(batch_id) as batch_ids
+                           array_agg(batch) as batches, array_agg(signature) as signatures
                     from (select * from fresh order by node_id, tenant_id, incarnation, position) ordered
                     group by node_id, tenant_id, incarnation
                     order by node_id
@@ -198,14 +322,16 @@ impl Columns {
                 returning f.*, s.next_cmd_seq - f.count as first_seq
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
-                                      payload_hash, incarnation, min_generation, not_after, created_at, batch_id)
+                                      payload_hash, incarnation, min_generation, not_after, created_at, batch_id,
+                                      signature, worker_key)
                 select c.node_id, c.first_seq + p.place - 1, p.id, c.tenant_id, p.key, p.name, p.digest, p.lane,
-                       p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10, p.batch_id
+                       p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10, p.batch, p.signature,
+                       case when p.signature is not null then $14::integer end
                 from counted c
                 cross join lateral unnest(c.ids, c.keys, c.names, c.digests, c.lanes, c.payloads, c.hashes,
-                                          c.min_generations, c.not_afters, c.batch_ids)
-                    with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after,
-                                          batch_id, place)
+                                          c.min_generations, c.not_afters, c.batches, c.signatures)
+                    with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after, batch,
+                                          signature, place)
                 on conflict (node_id, idempotency_key) do nothing
                 returning id, node_id, seq, tenant_id, kind, kind_digest, lane, incarnation, not_after
             ), queued as (
@@ -232,6 +358,9 @@ impl Columns {
             &self.held,
             now,
             &self.batches as &[Option<Uuid>],
+            &self.signatures as &[Option<Vec<u8>>],
+            &self.lives as &[Option<i64>],
+            self.worker,
         )
         .fetch_all(db)
         .await?;
@@ -247,12 +376,15 @@ impl Columns {
                 update node_sequences s set next_cmd_seq = s.next_cmd_seq + 1
                 from nodes n, kinds k
                 where s.node_id = $2 and n.id = $2 and n.deleted_at is null and k.digest = $4 and k.status <> 'withdrawn'
+                  and ($13::bigint is null or n.incarnation = $13)
                   and not exists (select from commands c where c.node_id = $2 and c.idempotency_key = $3)
                 returning s.next_cmd_seq - 1 as seq, n.tenant_id, n.incarnation, k.name, k.lane, k.traits
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
-                                      payload_hash, incarnation, min_generation, not_after, created_at, batch_id)
-                select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10, $11
+                                      payload_hash, incarnation, min_generation, not_after, created_at, batch_id,
+                                      signature, worker_key)
+                select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10, $11, $12,
+                       $14
                 from counted
                 on conflict (node_id, idempotency_key) do nothing
                 returning tenant_id, kind, seq
@@ -278,6 +410,9 @@ impl Columns {
             !self.held.is_empty(),
             now,
             self.batches[0],
+            self.signatures[0].as_deref(),
+            self.lives[0],
+            self.worker,
         )
         .fetch_all(db)
         .await?;

@@ -313,13 +313,16 @@ async fn replay(
         ), moved as (
             update in_flight f set epoch = a.epoch, journal_id = a.journal_id, boot_id = a.boot_id, role = a.role
             from taken a where f.ctid = a.place
-            returning f.node_id, f.seq, f.lane, f.cancel_requested_at, a.incarnation
+            returning f.node_id, f.seq, f.lane, f.cancel_requested_at, f.cancel_signature, f.cancel_worker_key,
+                      a.incarnation
         )
         select c.id, c.seq, c.node_id, m.incarnation as "incarnation!", c.kind, c.kind_digest,
                c.payload::text as "payload!", c.not_after,
                case when k.status = 'withdrawn' then $3::bigint else k.timeout_ms end as "timeout_ms!",
                c.min_generation, m.lane::text as "lane!", m.cancel_requested_at is not null as "is_cancelled!",
-               c.batch_id
+               c.signature, (select certificate from worker_keys w where w.id = c.worker_key) as worker, c.batch_id,
+               c.created_at, m.cancel_requested_at as cancelled_at, m.cancel_signature,
+               (select certificate from worker_keys w where w.id = m.cancel_worker_key) as cancel_worker
         from moved m
         cross join lateral (
             select * from commands where commands.node_id = m.node_id and commands.seq = m.seq limit 1

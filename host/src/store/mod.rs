@@ -17,6 +17,8 @@ pub mod nodes;
 pub mod partitions;
 pub mod tenants;
 pub mod tokens;
+pub mod trust_bundles;
+pub mod worker_keys;
 
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};

@@ -40,6 +40,10 @@ pub struct TrustBundle {
     /// Who signs kinds; empty where unsigned ones are loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publishers: Vec<Publisher>,
+    /// The verifier knows whom it trusted and no longer what they said: it takes nothing until they say it again. Never signed,
+    /// never sent.
+    #[serde(skip)]
+    pub is_lost: bool,
 }
 
 /// Somebody who signs kinds.
@@ -93,7 +97,14 @@ impl TrustBundle {
         approvers: None,
         unbatched_destructive_per_hour: 0,
         publishers: Vec::new(),
+        is_lost: false,
     };
+
+    /// What is left of a bundle that cannot be read any more: nothing passes it, and only the same or a newer one that these
+    /// roots signed takes its place.
+    pub fn lost(version: u64, roots: Vec<PublicKey>) -> Self {
+        Self { version: version.saturating_sub(1), roots, is_lost: true, ..Self::NONE }
+    }
 }
 
 impl SignedBundle {
@@ -156,6 +167,9 @@ pub fn command_body<'a>(deliver: &'a Deliver, traits: &BTreeSet<Trait>, payload_
 impl TrustBundle {
     /// Whether the control plane wants the command. Everything passes where there are no roots.
     pub fn signature(&self, deliver: &Deliver, traits: &BTreeSet<Trait>, now_ms: u64) -> Result<(), Distrust> {
+        if self.is_lost {
+            return Err(Distrust::new(Refusal::BadSignature, &sign::Error::TrustLost));
+        }
         if self.roots.is_empty() {
             return Ok(());
         }
@@ -241,6 +255,9 @@ impl TrustBundle {
         signature: Option<&WorkerSignature>,
         now_ms: u64,
     ) -> Result<(), sign::Error> {
+        if self.is_lost {
+            return Err(sign::Error::TrustLost);
+        }
         if self.roots.is_empty() {
             return Ok(());
         }

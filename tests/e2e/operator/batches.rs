@@ -1,9 +1,13 @@
 //! Destructive commands that people approve, with keys of their own.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use bc_proto::sign::SecretKey;
 use bc_tests::cluster::operator::Operator;
 use bc_tests::cluster::{COUNT, COUNT_DESTRUCTIVE, Cluster};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{admin, counted};
 
@@ -11,24 +15,36 @@ fn key(number: u8) -> SecretKey {
     SecretKey::from_seed([number; 32])
 }
 
-/// Two of `a` and one of `b`; `admin` is in `a` as well.
-fn settings() -> String {
+/// Commands are signed, and batches take two of `a` and one of `b`; `admin` is in `a` as well. With the folder of the root's key.
+fn settings() -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let root = folder.path().join("root.pem");
+    std::fs::write(&root, key(100).to_pem()).expect("the root's key is written");
+    std::fs::set_permissions(&root, Permissions::from_mode(0o600)).expect("it is its owner's alone");
     let people = [("ann", 1, "a"), ("abe", 2, "a"), ("bob", 3, "b"), ("admin", 4, "a")];
     let approvers = people.map(|(name, number, group)| {
         format!("{{ name = '{name}', key = '{}', groups = ['{group}'] }}", key(number).public())
     });
     let require = "[{ group = 'a', count = 2 }, { group = 'b', count = 1 }]";
-    format!("[pki]\napprovers = [{}]\nrequire = {require}\n", approvers.join(", "))
+    let root = toml::Value::from(root.to_str().expect("paths of tests are text"));
+    (folder, format!("[pki]\ncommand-signing = {root}\napprovers = [{}]\nrequire = {require}\n", approvers.join(", ")))
 }
 
 /// A person's key in a file of theirs.
 fn pem(operator: &Operator, number: u8) -> String {
-    operator.file(&format!("key-{number}.pem"), key(number).to_pem().as_bytes())
+    private(&operator.file(&format!("key-{number}.pem"), key(number).to_pem().as_bytes()))
+}
+
+/// Makes a file its owner's alone.
+fn private(file: &str) -> String {
+    std::fs::set_permissions(file, Permissions::from_mode(0o600)).expect("it is there");
+    file.to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
-    let mut cluster = Cluster::start_with(1, 1, &settings()).await;
+    let (_root, settings) = settings();
+    let mut cluster = Cluster::start_with(1, 1, &settings).await;
     cluster.nodes[0].process().has_said("a session is open").await;
     let operator = admin(&cluster);
     let payload = counted(0, 0);
@@ -61,7 +77,9 @@ async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
     let stranger = approve(9, &["--yes"]).await;
     assert!(stranger.code == Some(1) && stranger.err.contains("is not an approver's key"), "{stranger:?}");
     let other_key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
-    let other_key = operator.file("p256.pem", other_key.as_bytes());
+    let open = operator.file("open.pem", key(1).to_pem().as_bytes());
+    operator.refused(&["batch", "approve", "--batch", &batch, "--key", &open, "--yes"], "chmod 600").await;
+    let other_key = private(&operator.file("p256.pem", other_key.as_bytes()));
     operator.refused(&["batch", "approve", "--batch", &batch, "--key", &other_key, "--yes"], "not an Ed25519 key").await;
 
     assert_eq!(approve(1, &["--yes", "-o", "name"]).await.code, Some(0));
@@ -90,7 +108,8 @@ async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_batch_cancels_what_waits_in_it() {
-    let cluster = Cluster::start_with(1, 1, &settings()).await;
+    let (_root, settings) = settings();
+    let cluster = Cluster::start_with(1, 1, &settings).await;
     let operator = admin(&cluster);
     let payload = counted(0, 0);
     let create = ["batch", "create", "--reason", "r", "--kind", COUNT_DESTRUCTIVE.name, "--node", "node-0", "-o", "name"];

@@ -65,12 +65,13 @@ impl Control {
         let stop = CancellationToken::new();
         let mut replicas = Vec::with_capacity(count);
         for at in 0..count {
+            let api = TcpListener::bind("127.0.0.1:0").await?;
+            let url = format!("http://{}", api.local_addr()?);
             let listeners = Listeners {
-                api: TcpListener::bind("127.0.0.1:0").await?,
+                api: Some(api),
                 gateway: TcpListener::bind("127.0.0.1:0").await?,
                 api_tls: None,
             };
-            let url = format!("http://{}", listeners.api.local_addr()?);
             let gateway = format!("https://{}", listeners.gateway.local_addr()?);
             let config = Config {
                 replica: format!("{name}-{at}"),
@@ -81,6 +82,7 @@ impl Control {
                 drain: Duration::from_millis(100),
                 cache_dir: folder.join(format!("{name}-cache")),
                 pki: bc_host::trust::Settings::default(),
+                serves_api: true,
             };
             let own =
                 PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;

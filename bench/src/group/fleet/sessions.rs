@@ -124,7 +124,7 @@ impl Hall {
         let mut db = self.pool.acquire().await?;
         for callers in self.callers.chunks(BULK) {
             let commands: Vec<_> = callers.iter().map(|caller| command(&self.world, caller.peer.node)).collect();
-            for outcome in enqueue_many(&mut db, &commands, self.world.now()).await? {
+            for outcome in enqueue_many(&mut db, &bc_host::trust::Signer::none(), &commands, self.world.now()).await? {
                 ensure!(matches!(outcome, Outcome::Queued(_)), "not queued: {outcome:?}");
             }
         }
@@ -228,8 +228,8 @@ fn command(world: &World, node: NodeId) -> NewCommand {
         payload: json!({ "n": 1.5, "text": "a payload of the usual size" }),
         min_generation: None,
         not_after: world.now() + Duration::from_hours(1),
-        batch: None,
         is_held: false,
+        batch: None,
     }
 }
 

@@ -58,7 +58,7 @@ async fn churn(plane: &Plane, commands: usize) -> anyhow::Result<Vec<Duration>> 
     let mut took = Vec::new();
     for _ in 0..commands / batch {
         let new: Vec<_> = (0..batch).map(|at| plane.command(at)).collect();
-        queue::enqueue_many(&mut db, &new, now()).await?;
+        queue::enqueue_many(&mut db, &bc_host::trust::Signer::none(), &new, now()).await?;
         let rooms: Vec<_> = plane.nodes.iter().zip(&above).map(|(node, above)| room(*node, CREDITS, *above)).collect();
         let started = Instant::now();
         let claimed = queue::claim(&mut db, &rooms, now()).await?;

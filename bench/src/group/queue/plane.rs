@@ -120,8 +120,8 @@ impl Plane {
             payload: payload(),
             min_generation: None,
             not_after: now() + time::Duration::seconds(3600),
+            is_held: false,
             batch: None,
-        is_held: false,
         }
     }
 
@@ -141,7 +141,7 @@ impl Plane {
             while !is_enough(done, started.elapsed()) {
                 let command = self.command(spread.node(client, done));
                 let node = command.node;
-                let outcome = queue::enqueue(&mut db, command, now()).await?;
+                let outcome = queue::enqueue(&mut db, &bc_host::trust::Signer::none(), command, now()).await?;
                 ensure!(matches!(outcome, Outcome::Queued(_)), "not queued: {outcome:?}");
                 told(node);
                 done += 1;
@@ -166,7 +166,7 @@ impl Plane {
             let mut done = 0;
             while !is_enough(done, started.elapsed()) {
                 let commands: Vec<_> = (0..bulk).map(|at| self.command(client * slice + (done + at) % slice)).collect();
-                for outcome in queue::enqueue_many(&mut db, &commands, now()).await? {
+                for outcome in queue::enqueue_many(&mut db, &bc_host::trust::Signer::none(), &commands, now()).await? {
                     ensure!(matches!(outcome, Outcome::Queued(_)), "not queued: {outcome:?}");
                 }
                 done += bulk;

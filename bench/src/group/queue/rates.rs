@@ -151,7 +151,7 @@ pub(in super::super) fn hand_overs<'a>(bench: &'a Bench, setting: &'a Setting, t
                 let command = setting.plane.command(turn * 7919);
                 let node = command.node;
                 let started = Instant::now();
-                bc_host::queue::enqueue(&mut db, command, super::plane::now()).await?;
+                bc_host::queue::enqueue(&mut db, &bc_host::trust::Signer::none(), command, super::plane::now()).await?;
                 work.bus.tell(Signal::Work { node });
                 let handed_over = told.recv().await.context("the work ended")?;
                 took.push(handed_over - started);

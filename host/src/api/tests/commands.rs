@@ -209,7 +209,7 @@ async fn pages_of_a_thousand_hold_each_command_once_newest_first() {
         all.push(command(&node, if n % 3 == 0 { bulk } else { kind }));
         all.push(command(&other, kind));
     }
-    enqueue_many(&mut *api.fleet.db().await, &all, at(0)).await.expect("a database");
+    enqueue_many(&mut *api.fleet.db().await, &crate::trust::Signer::none(), &all, at(0)).await.expect("a database");
     for state in [json!(null), json!("pending")] {
         let mut seqs = Vec::new();
         let mut cursor = json!(null);

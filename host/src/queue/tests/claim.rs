@@ -26,7 +26,7 @@ async fn every_session_gets_its_lowest_seqs_up_to_its_credits() {
             commands.extend((0..10).map(|_| command(&node, kind)));
         }
     }
-    enqueue_many(&mut *fleet.db().await, &commands, at(0)).await.expect("a database");
+    enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &commands, at(0)).await.expect("a database");
     for round in 1..=2 {
         let claimed = claim(&mut *fleet.db().await, &rooms, at(1)).await.expect("a database");
         for room in &rooms {
@@ -152,7 +152,7 @@ async fn what_is_held_or_past_its_time_is_not_claimed() {
     let kind = fleet.kind(Lane::Control, &[]).await;
     let mut held = command(&node, kind);
     held.is_held = true;
-    enqueue_many(&mut *fleet.db().await, &[held, command(&node, kind)], at(0)).await.expect("a database");
+    enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &[held, command(&node, kind)], at(0)).await.expect("a database");
     let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
     assert_eq!(fleet.claim(&node, epoch, at(600)).await, [], "its time is over");
     let seqs: Vec<_> = fleet.claim(&node, epoch, at(599)).await.iter().map(|it| it.deliver.seq).collect();

@@ -83,7 +83,7 @@ async fn promise_15_a_command_queued_while_the_node_is_replaced_does_not_slip_th
     let wanted = command(&node, wipe);
     let id = wanted.id;
     let mut tx = fleet.pool.begin().await.expect("a transaction");
-    enqueue(&mut tx, wanted, at(0)).await.expect("a database");
+    enqueue(&mut tx, &crate::trust::Signer::none(), wanted, at(0)).await.expect("a database");
     replace(&fleet, &node).await;
     tx.commit().await.expect("a commit");
     let reborn = Greeting { incarnation: 2, ..greeting(&node) };

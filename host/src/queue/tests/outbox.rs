@@ -16,7 +16,7 @@ async fn an_event_that_commits_late_is_not_missed() {
     let kind = fleet.kind(Lane::Control, &[]).await;
     let mut tx = fleet.pool.begin().await.expect("a transaction");
     let late = command(&slow, kind);
-    enqueue(&mut tx, late.clone(), at(0)).await.expect("a database");
+    enqueue(&mut tx, &crate::trust::Signer::none(), late.clone(), at(0)).await.expect("a database");
     let early = fleet.enqueue(&quick, kind).await;
     let seen = events::after(&mut *fleet.db().await, Cursor::default(), 10).await.expect("a database");
     assert_eq!(seen, [], "what is older may still come");
@@ -38,7 +38,7 @@ async fn a_watcher_that_resumes_sees_every_event_once_under_concurrent_commits()
                 let command = command(&node, kind);
                 ids.insert(command.id.to_string());
                 let mut tx = pool.begin().await.expect("a transaction");
-                enqueue(&mut tx, command, at(0)).await.expect("a database");
+                enqueue(&mut tx, &crate::trust::Signer::none(), command, at(0)).await.expect("a database");
                 tokio::task::yield_now().await;
                 tx.commit().await.expect("a commit");
             }

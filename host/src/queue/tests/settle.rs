@@ -95,7 +95,7 @@ async fn marks_and_reports_read_their_own_commands_however_many_the_node_has() {
     let node = fleet.node().await;
     let kind = fleet.kind(Lane::Control, &[]).await;
     let many: Vec<_> = (0..2000).map(|_| command(&node, kind)).collect();
-    enqueue_many(&mut *fleet.db().await, &many, at(0)).await.expect("a database");
+    enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &many, at(0)).await.expect("a database");
     let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
     let claimed = fleet.claim(&node, epoch, at(1)).await;
     let ids: Vec<_> = claimed.iter().map(|it| it.deliver.command).collect();

@@ -66,7 +66,7 @@ async fn one_sweeper_works_at_a_time_in_bounded_batches() {
     let node = fleet.node().await;
     let kind = fleet.kind(Lane::Control, &[]).await;
     let commands: Vec<_> = (0..25).map(|_| command(&node, kind)).collect();
-    enqueue_many(&mut *fleet.db().await, &commands, at(0)).await.expect("a database");
+    enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &commands, at(0)).await.expect("a database");
     let mut other = fleet.pool.begin().await.expect("a transaction");
     assert_eq!(sweep(&mut other, at(599), 10).await.expect("a database"), Some(0));
     assert_eq!(sweep_at(&fleet, at(700)).await, None, "another one is at it");
