@@ -1,11 +1,11 @@
-//! Completions with what is there now: names of nodes and kinds, asked of the API.
+//! Completions with what is there now: names of nodes, kinds and batches, asked of the API.
 //!
 //! **Invariant:** whatever goes wrong gives no candidates, silently and within a second: a shell waits for it at each TAB.
 
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use bc_host::api::types::{Kind, Node, Page};
+use bc_host::api::types::{Batch, Kind, Node, Page};
 use clap_complete::engine::CompletionCandidate;
 use serde_json::json;
 
@@ -34,6 +34,17 @@ pub(crate) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
     let kinds = ask(async |client| client.call::<Page<Kind>>("kinds.list", &json!({})).await.ok());
     let kinds = kinds.map(|page| page.items).unwrap_or_default().into_iter();
     matching(current, kinds.map(|kind| (kind.name, kind.manifest["summary"].as_str().unwrap_or_default().to_owned())))
+}
+
+/// Batches that are not over.
+pub(crate) fn batches(current: &OsStr) -> Vec<CompletionCandidate> {
+    let batches = ask(async |client| {
+        let request = json!({ "tenantId": client.tenant().await.ok()?, "limit": 200 });
+        client.call::<Page<Batch>>("commandBatches.list", &request).await.ok()
+    });
+    let batches = batches.map(|page| page.items).unwrap_or_default().into_iter();
+    let open = batches.filter(|batch| batch.closed_at.is_none());
+    matching(current, open.map(|batch| (batch.batch_id, format!("{}: {}", batch.state, batch.reason))))
 }
 
 /// Names of contexts.

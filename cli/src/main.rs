@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bc_daemon::kind_run;
 use better_compute::api::Api;
+use better_compute::batch::BatchCommand;
 use better_compute::commands::{Commands, Run};
 use better_compute::context::ContextCommand;
 use better_compute::dev::Dev;
@@ -36,6 +37,9 @@ enum Command {
     /// List, show, watch, cancel and explain commands
     #[command(subcommand)]
     Commands(Commands),
+    /// Propose, show, approve and reject batches of destructive commands
+    #[command(subcommand)]
+    Batch(BatchCommand),
     /// List, show, label, delete and enrol nodes
     #[command(subcommand)]
     Node(NodeCommand),
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::Server(server) => server.execute(),
         Command::Run(run) => block_on(run.execute()),
         Command::Commands(command) => block_on(command.execute()),
+        Command::Batch(command) => block_on(command.execute()),
         Command::Node(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),

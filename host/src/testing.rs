@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bc_proto::id::{CommandId, JournalId, NodeId, TenantId};
 use bc_proto::manifest::{Lane, Manifest, Role};
+use bc_proto::rules::approval::{Approver, Policy, Requirement};
+use bc_proto::sign::SecretKey;
 use serde_json::json;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPoolOptions;
@@ -23,6 +25,7 @@ use crate::queue::enqueue::{NewCommand, Outcome, Queued};
 use crate::queue::hello::{Greeted, Greeting, Session};
 use crate::store::kinds::Digest;
 use crate::store::{MIGRATIONS, commands, events, kinds, nodes, tenants};
+use crate::trust::Settings;
 use crate::{queue, store};
 
 /// Counts databases and ids.
@@ -204,7 +207,7 @@ impl Fleet {
         (found.state.to_string(), found.reason)
     }
 
-    /// The topics of all events, with the commands that they are about. Waits until they can be seen: transactions of other
+    /// The topics of all events, with the commands or batches that they are about. Waits until they can be seen: transactions of other
     /// tests, in other databases, hold them back as well.
     pub(crate) async fn events(&self) -> Vec<(String, String)> {
         let hidden = "select exists (select from events where xid >= pg_snapshot_xmin(pg_current_snapshot()))";
@@ -213,7 +216,7 @@ impl Fleet {
         }
         let all = events::after(&mut *self.db().await, events::Cursor::default(), 10_000).await.expect("a database");
         all.into_iter()
-            .map(|event| (event.topic, event.body["commandId"].as_str().expect("it names its command").to_owned()))
+            .map(|event| (event.topic, event.body["commandId"].as_str().or(event.body["batchId"].as_str()).expect("it names what it is about").to_owned()))
             .collect()
     }
 }
@@ -232,6 +235,25 @@ pub(crate) fn command(node: &NodeId, kind: Digest) -> NewCommand {
         is_held: false,
         batch: None,
     }
+}
+
+/// The key of somebody who approves.
+pub(crate) fn approver_key(number: u8) -> SecretKey {
+    SecretKey::from_seed([number; 32])
+}
+
+/// Settings under which batches take two of `a` and one of `b`: `ann` (key 1), `abe` (2) and `admin` (4) are in `a`, `bob` (3) in `b`.
+pub(crate) fn two_of_a_and_one_of_b() -> Settings {
+    let approver = |name: &str, number, group: &str| Approver {
+        name: name.into(),
+        key: approver_key(number).public(),
+        groups: vec![group.into()],
+    };
+    let of = |group: &str, count| Requirement { group: Some(group.into()), count };
+    let approvers = vec![approver("ann", 1, "a"), approver("abe", 2, "a"), approver("bob", 3, "b"), approver("admin", 4, "a")];
+    let policy = Policy { approvers, require: vec![of("a", 2), of("b", 1)] };
+    policy.check().expect("it can be met");
+    Settings { approvers: Some(policy), ..Settings::default() }
 }
 
 /// Room for all of the control lane.

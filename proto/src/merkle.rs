@@ -11,6 +11,10 @@ use sha2::Sha256;
 /// The hash of a whole tree: 32 bytes, written as 64 hexadecimal digits.
 pub type Hash = [u8; 32];
 
+/// The most leaves of a tree that proofs are looked at for. Beyond it the places of inner nodes do not fit into 64 bits, and no
+/// tree here comes near.
+const MAX_SIZE: u64 = 1 << 48;
+
 /// Why a proof does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -61,6 +65,9 @@ impl Tree {
 /// Whether `leaf` stands at `index` in the tree of `size` leaves with this root.
 pub fn verify(root: &Hash, size: u64, leaf: &[u8], index: u64, proof: &[u8]) -> Result<(), Error> {
     let malformed = Error::Malformed { index, size };
+    if size > MAX_SIZE || index >= size {
+        return Err(malformed);
+    }
     let proof = InclusionProof::<Sha256>::try_from_bytes(proof.to_vec()).map_err(|_| malformed)?;
     let root = RootHash::<Sha256>::new((*root).into(), size);
     root.verify_inclusion(&leaf, index, &proof).map_err(|error| match error {

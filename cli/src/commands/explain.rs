@@ -68,9 +68,9 @@ pub(super) fn explain(seen: &Seen, around: &Around, now: OffsetDateTime) -> Vec<
 
 fn waits(seen: &Seen, around: &Around, now: OffsetDateTime, reasons: &mut Vec<String>) {
     let command = &seen.command;
-    if seen.awaiting_approval {
-        let batch = seen.batch_id.as_deref().unwrap_or("its batch");
-        reasons.push(format!("it is held until {batch} has its approvals"));
+    if command.awaiting_approval {
+        let batch = command.batch_id.as_deref().unwrap_or("its batch");
+        reasons.push(format!("it is held until {batch} has its approvals; `better-compute batch show {batch}` says which are missing"));
     }
     connection(around, now, reasons);
     if let Some(at) = command.not_before.filter(|at| *at > now) {

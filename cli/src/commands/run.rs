@@ -42,8 +42,8 @@ pub struct Run {
     /// The idempotency key: the same key is the same command. A new one by default
     #[arg(long)]
     key: Option<String>,
-    /// The approved batch that it belongs to
-    #[arg(long, value_name = "BATCH")]
+    /// The batch that it belongs to; until that is approved, the command is held
+    #[arg(long, value_name = "BATCH", add = ArgValueCompleter::new(complete::batches))]
     batch: Option<String>,
     /// Queue it and end
     #[arg(long)]
@@ -157,7 +157,7 @@ fn advice(ending: Ending, reference: &CommandRef) -> Option<String> {
         Ending::Interrupted => Some(go_on("stopped waiting; the command goes on.")),
         Ending::TimedOut => Some(go_on("the wait timed out; the command goes on.")),
         Ending::Unknown => Some(go_on("what becomes of it is not known here; it may go on.")),
-        Ending::AwaitsApproval => Some(go_on("it is held until its batch is approved.")),
+        Ending::AwaitsApproval => Some(go_on("it is held until its batch is approved: `better-compute batch list --state open` shows what is missing.")),
         Ending::Stands(_) | Ending::Queued => None,
     }
 }

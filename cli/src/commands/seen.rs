@@ -10,19 +10,13 @@ use crate::exit::{self, Ending};
 use crate::format::{Shown, distance, moment};
 use crate::output;
 
-/// The API's document, with what approval adds to it.
+/// The API's document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
     /// The command.
     #[serde(flatten)]
     pub command: Command,
-    /// Whether it is held until its batch is approved.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub awaiting_approval: bool,
-    /// The batch that it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch_id: Option<String>,
 }
 
 impl Seen {
@@ -34,7 +28,7 @@ impl Seen {
     /// What a wait that ends now knows.
     pub fn ending(&self) -> Ending {
         match exit::state(&self.command.state) {
-            Some(state) if !state.is_terminal() && self.awaiting_approval => Ending::AwaitsApproval,
+            Some(state) if !state.is_terminal() && self.command.awaiting_approval => Ending::AwaitsApproval,
             Some(state) => Ending::Stands(state),
             None => Ending::Unknown,
         }
@@ -43,7 +37,7 @@ impl Seen {
     /// One line: id, kind, state, and why.
     pub fn line(&self) -> String {
         let Command { id, kind, state, reason, .. } = &self.command;
-        let state = if self.awaiting_approval { "pending, awaits approval" } else { state.as_str() };
+        let state = if self.command.awaiting_approval { "pending, awaits approval" } else { state.as_str() };
         let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         format!("{id} {kind}: {state}{why}")
     }
@@ -104,8 +98,8 @@ impl Shown for Seen {
             ("state", command.state.clone()),
             ("reason", command.reason.clone()),
             ("meaning", meaning(&command.reason).unwrap_or_default().to_owned()),
-            ("approval", yes(self.awaiting_approval, "awaited")),
-            ("batch", self.batch_id.clone().unwrap_or_default()),
+            ("approval", yes(command.awaiting_approval, "awaited")),
+            ("batch", command.batch_id.clone().unwrap_or_default()),
             ("traits", traits.join(", ")),
             ("key", command.idempotency_key.clone()),
             ("payload", command.payload.to_string()),
@@ -147,6 +141,8 @@ pub fn meaning(reason: &str) -> Option<&'static str> {
         "timeout" => {
             "the node took it and reported no end within deadline and timeout; whether it ran is not known: look at the node"
         }
+        "batch-rejected" => "somebody who may approve rejected its batch before it was sent; it never ran",
+        "batch-expired" => "the time of its batch was over before it was sent; it never ran",
         "node-deleted" => "the node was deleted; it never ran",
         "node-replaced" => "the machine was enrolled again, and this command was not to reach its new life",
         "journal-lost" => {

@@ -38,6 +38,13 @@ pub(super) const EVENTS_READ: &str = "compute:events:read";
 /// Make, see and revoke tokens.
 pub(super) const TOKENS_WRITE: &str = "compute:tokens:write";
 
+/// Propose batches.
+pub(super) const BATCHES_CREATE: &str = "compute:batches:create";
+/// See batches.
+pub(super) const BATCHES_READ: &str = "compute:batches:read";
+/// Hand in approvals, and reject batches.
+pub(super) const BATCHES_APPROVE: &str = "compute:batches:approve";
+
 /// The token made of these random bytes.
 pub(super) fn token(entropy: [u8; 32]) -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(entropy))

@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::extract::State;
 use bc_proto::canonical;
-use bc_proto::id::{CommandId, NodeId, TenantId};
+use bc_proto::id::{BatchId, CommandId, NodeId, TenantId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::state;
 use bc_proto::schema::Problem;
@@ -22,6 +22,7 @@ use super::extract::{Body, Rules};
 use super::openapi::Errors;
 use super::types::{self, Code, CommandRef, ListCommands, Page, RunCommand};
 use super::{App, cursor};
+use crate::batches;
 use crate::bus::Signal;
 use crate::faults::crash_at;
 use crate::queue::cancel::Cancellation;
@@ -55,7 +56,8 @@ pub(super) async fn run(
     caller.on_node(NODES_EXEC, node)?;
     // Before anything is asked of the kind: a retry finds its command though the kind was retired meanwhile.
     if let Some(existing) = &prospect.existing {
-        if existing.kind != asked.kind || existing.payload_hash != asked.payload_hash {
+        let is_same = existing.kind == asked.kind && existing.payload_hash == asked.payload_hash;
+        if !is_same || existing.batch != asked.batch {
             return Err(conflict(existing.id));
         }
         return answer(&app, tenant, existing.id).await;
@@ -65,7 +67,7 @@ pub(super) async fn run(
     suits(&asked, &kind, prospect.role)?;
     validate(&kind, &asked.payload).await?;
     let now = app.now();
-    let command = NewCommand {
+    let mut command = NewCommand {
         id: CommandId::from_uuid(app.world.uuid()),
         node,
         idempotency_key: asked.key,
@@ -74,11 +76,23 @@ pub(super) async fn run(
         min_generation: None,
         not_after: now + asked.not_after,
         is_held: false,
-        batch: None,
+        batch: asked.batch,
     };
-    // One statement is one transaction: the node's counter is locked no longer than it takes.
-    crash_at("enqueue.before-write");
-    let outcome = queue::enqueue(&mut *app.db().await?, &app.signer, command, now).await?;
+    let settings = &app.config.pki;
+    let mut db = app.db().await?;
+    let outcome = if command.batch.is_some() {
+        let mut tx = db.begin().await?;
+        let outcomes = batches::enqueue(&mut tx, settings, &app.signer, vec![command], now).await?;
+        crash_at("enqueue.before-write");
+        tx.commit().await?;
+        outcomes.into_iter().next().expect("one command has one outcome")
+    } else {
+        batches::admit(&mut db, settings, std::slice::from_mut(&mut command), now).await?;
+        // One statement is one transaction: the node's counter is locked no longer than it takes.
+        crash_at("enqueue.before-write");
+        queue::enqueue(&mut db, &app.signer, command, now).await?
+    };
+    drop(db);
     crash_at("enqueue.after-write");
     match outcome {
         Outcome::Queued(queued) => {
@@ -102,6 +116,7 @@ struct Asked {
     payload_hash: Vec<u8>,
     key: String,
     not_after: Duration,
+    batch: Option<BatchId>,
 }
 
 impl Asked {
@@ -113,6 +128,7 @@ impl Asked {
         rules.rule(is_name, "kind", "must be a kind's name, such as diag.nvml");
         rules.text("idempotencyKey", &ask.idempotency_key, 1, 200);
         let not_after = rules.number("notAfterSeconds", ask.not_after_seconds, 10, 3600, DEFAULT_NOT_AFTER);
+        let batch = ask.batch_id.as_deref().map(|text| rules.id("batchId", text));
         let payload = canonical::to_vec(&ask.payload).expect("a JSON value has canonical bytes");
         rules.check()?;
         let limit = app.config.max_payload_bytes;
@@ -120,16 +136,13 @@ impl Asked {
             let message = format!("payload: must have at most {limit} bytes, but has {}", payload.len());
             return Err(Failure::new(Code::TooLarge, message).with(json!({ "limit": limit, "bytes": payload.len() })));
         }
-        if ask.batch_id.is_some() {
-            let message = "batches are not enabled on this server; leave batchId out";
-            return Err(Failure::state("batches-not-enabled", message));
-        }
         Ok(Self {
             key: queue_key(tenant, caller, &ask.idempotency_key),
             payload_hash: Sha256::digest(&payload).to_vec(),
             not_after: Duration::seconds(i64::from(not_after)),
             kind: ask.kind,
             payload: ask.payload,
+            batch,
             tenant,
             node,
         })
@@ -137,7 +150,7 @@ impl Asked {
 }
 
 /// The queue's key: the caller's own, scoped to tenant and caller, and short.
-fn queue_key(tenant: TenantId, caller: &Caller, key: &str) -> String {
+pub(super) fn queue_key(tenant: TenantId, caller: &Caller, key: &str) -> String {
     let mut hash = Sha256::new();
     for part in [&tenant.uuid().as_bytes()[..], &caller.holder.identity.as_bytes()[..], key.as_bytes()] {
         hash.update(part);
@@ -199,7 +212,7 @@ fn unsupported(kind: &str) -> Failure {
 }
 
 fn conflict(id: CommandId) -> Failure {
-    let message = format!("idempotencyKey: means {id} already, which is of another kind or has another payload");
+    let message = format!("idempotencyKey: means {id} already, which is of another kind or batch or has another payload");
     Failure::new(Code::Conflict, message).with(json!({ "commandId": id.to_string() }))
 }
 
@@ -306,6 +319,8 @@ fn document(found: commands::Command) -> types::Command {
         id: found.id.to_string(),
         tenant_id: found.tenant.to_string(),
         node_id: found.node.to_string(),
+        batch_id: found.batch.map(|id| id.to_string()),
+        awaiting_approval: found.is_held,
         seq: found.seq,
         kind: found.kind,
         kind_digest: hex::encode(found.kind_digest),

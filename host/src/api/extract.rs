@@ -19,11 +19,17 @@ use super::types::Code;
 /// What a body may hold beside a payload, bytes.
 const BESIDE_PAYLOAD: usize = 64 * 1024;
 
+/// What a body with a long list may hold, bytes: ten thousand leaves of a batch with their hashes, and space.
+const LARGE: usize = 8 * 1024 * 1024;
+
 /// The longest rule in a message, characters: serde's own repeat what was sent.
 const MAX_RULE: usize = 200;
 
 /// A JSON body.
 pub(super) struct Body<T>(pub T);
+
+/// A JSON body of a method that takes long lists.
+pub(super) struct LargeBody<T>(pub T);
 
 /// A query.
 pub(super) struct Ask<T>(pub T);
@@ -34,17 +40,29 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
         // Space and escapes make JSON longer than its canonical form, which is what is limited in the end.
         let limit = app.config.max_payload_bytes.saturating_mul(2).saturating_add(BESIDE_PAYLOAD);
-        let is_json = is_type(request.headers(), "application/json");
-        let bytes = read(request, limit).await?;
-        // Nothing is an empty object: methods without fields can be called without a body.
-        if bytes.is_empty() {
-            return parse(b"{}").map(Self);
-        }
-        if !is_json {
-            return Err(Failure::field("Content-Type", "must be application/json"));
-        }
-        parse(&bytes).map(Self)
+        json(request, limit).await.map(Self)
     }
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for LargeBody<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Failure> {
+        json(request, LARGE).await.map(Self)
+    }
+}
+
+async fn json<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Failure> {
+    let is_json = is_type(request.headers(), "application/json");
+    let bytes = read(request, limit).await?;
+    // Nothing is an empty object: methods without fields can be called without a body.
+    if bytes.is_empty() {
+        return parse(b"{}");
+    }
+    if !is_json {
+        return Err(Failure::field("Content-Type", "must be application/json"));
+    }
+    parse(&bytes)
 }
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Ask<T> {
@@ -182,6 +200,17 @@ impl Rules {
         let value = value.unwrap_or(default);
         self.rule((min..=max).contains(&value), field, format!("must be between {min} and {max}, but is {value}"));
         value
+    }
+
+    /// The first so many of them.
+    pub(super) fn at_most(mut self, problems: usize) -> Self {
+        self.0.truncate(problems);
+        self
+    }
+
+    /// Takes over what others found.
+    pub(super) fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
     }
 
     /// The end: refuses the request if a rule is broken.

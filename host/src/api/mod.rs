@@ -3,6 +3,7 @@
 //! **Invariant:** what a caller may not see does not exist for it: the answer is `NOT_FOUND`, the same as for what is unknown.
 
 mod auth;
+mod batches;
 pub mod bootstrap;
 mod commands;
 mod cursor;
@@ -122,6 +123,11 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(commands::get))
         .routes(routes!(commands::list))
         .routes(routes!(commands::cancel))
+        .routes(routes!(batches::create))
+        .routes(routes!(batches::get))
+        .routes(routes!(batches::list))
+        .routes(routes!(batches::approve))
+        .routes(routes!(batches::reject))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::label_node))

@@ -19,6 +19,7 @@ use super::types::{self, ErrorBody};
     security(("token" = [])),
     tags(
         (name = "commands", description = "One-shot actions on a node"),
+        (name = "commandBatches", description = "Destructive commands that people approve together"),
         (name = "nodes", description = "Enrolled machines"),
         (name = "kinds", description = "WebAssembly components, one for each command kind"),
         (name = "tokens", description = "Who may call"),

@@ -1,5 +1,6 @@
 //! The API on a real Postgres, through its router.
 
+mod batches;
 mod cancel;
 mod commands;
 mod component;
@@ -76,6 +77,11 @@ fn fixed(byte: u8, seconds: i64) -> World {
 
 impl Api {
     pub(super) async fn new() -> Self {
+        Self::trusting(crate::trust::Settings::default()).await
+    }
+
+    /// With settings of trust.
+    pub(super) async fn trusting(pki: crate::trust::Settings) -> Self {
         let fleet = Fleet::new().await;
         let (tenant, token) = bootstrap::admin(&fleet.pool, "a tenant", &fixed(1, 0)).await.expect("a database");
         assert_eq!(tenant, fleet.tenant, "the tenant of that name");
@@ -87,7 +93,7 @@ impl Api {
             max_component_bytes: 1024 * 1024,
             drain: std::time::Duration::ZERO,
             cache_dir: std::path::PathBuf::new(),
-            pki: crate::trust::Settings::default(),
+            pki,
             serves_api: true,
         };
         let app = App::new(Parts {

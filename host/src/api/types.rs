@@ -4,12 +4,16 @@
 //!
 //! **Invariant:** a field that is not known is refused, with its name.
 
+mod batches;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
+
+pub use self::batches::*;
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -144,6 +148,12 @@ pub struct Command {
     pub kind_digest: String,
     /// `control`, `provision` or `bulk`.
     pub lane: String,
+    /// The batch that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_id: Option<String>,
+    /// Whether it is held until its batch has its approvals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaiting_approval: bool,
     /// `pending`, `dispatched`, `acked`, `running`, `succeeded`, `failed`, `rejected`, `expired` or `cancelled`.
     pub state: String,
     /// Why, as a stable code; empty for success and while it is not over.

@@ -9,6 +9,7 @@ use sqlx::PgPool;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::batches;
 use crate::bus::{Bus, Signal};
 use crate::faults::crash_at;
 use crate::queue;
@@ -17,6 +18,9 @@ use crate::world::World;
 
 /// The most commands of one sweep's transaction and table.
 const SWEEP: u32 = 1_000;
+
+/// The most batches that end in one transaction; each may have many commands.
+const BATCHES: u32 = 10;
 
 /// How often partitions are looked at. They are made months ahead.
 const PARTITIONS: Duration = Duration::from_hours(6);
@@ -29,7 +33,7 @@ pub fn start(pool: &PgPool, bus: &Bus, world: &World, stop: &CancellationToken) 
     tokio::spawn(stop.clone().run_until_cancelled_owned(making));
 }
 
-/// Ends what is past its time; returns how many.
+/// Ends what is past its time, commands and batches; returns how many.
 pub async fn sweep(pool: &PgPool, bus: &Bus, world: &World) -> Result<usize, Error> {
     let mut all = 0;
     loop {
@@ -46,6 +50,18 @@ pub async fn sweep(pool: &PgPool, bus: &Bus, world: &World) -> Result<usize, Err
             bus.tell(Signal::Events);
         }
         if swept < SWEEP as usize {
+            break;
+        }
+    }
+    loop {
+        let mut tx = pool.begin().await?;
+        let expired = batches::expire(&mut tx, world.now(), BATCHES).await?;
+        tx.commit().await?;
+        all += expired;
+        if expired > 0 {
+            bus.tell(Signal::Events);
+        }
+        if expired < BATCHES as usize {
             return Ok(all);
         }
     }

@@ -14,6 +14,7 @@ use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
+use super::held;
 use super::look::Cancelled;
 use crate::store::worker_keys::stored;
 use crate::store::{Error, code, corrupt, signed, unix_ms, unsigned};
@@ -124,9 +125,9 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
         now,
         signed(UNREGISTERED_TIMEOUT_MS),
     )
-    .fetch_all(db)
+    .fetch_all(&mut *db)
     .await?;
-    rows.into_iter().map(Delivery::try_from).collect()
+    held::attach(db, rows.into_iter().map(Delivery::try_from).collect::<Result<_, _>>()?, now).await
 }
 
 /// A delivery as the statements of claim and hello return it.

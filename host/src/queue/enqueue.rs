@@ -44,7 +44,7 @@ pub struct NewCommand {
     pub not_after: OffsetDateTime,
     /// Whether it waits for approvals.
     pub is_held: bool,
-    /// The batch that it belongs to.
+    /// The batch that it belongs to. Whoever sets it has asked [`crate::batches::admit`].
     pub batch: Option<BatchId>,
 }
 

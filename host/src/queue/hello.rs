@@ -16,6 +16,7 @@ use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
 use super::claim::{Delivery, Row};
+use super::held;
 use super::settle::{self, Settlement};
 use crate::store::{Error, code, corrupt, signed, unsigned};
 
@@ -110,7 +111,7 @@ pub async fn hello_many(
     let mut replays: HashMap<Uuid, Vec<Delivery>> = HashMap::new();
     // The epoch is raised, so nothing new can be in flight: where there was nothing, there is nothing.
     if !flights.is_empty() {
-        for delivery in replay(db, &epochs).await? {
+        for delivery in replay(db, &epochs, now).await? {
             replays.entry(delivery.deliver.node.uuid()).or_default().push(delivery);
         }
     }
@@ -288,7 +289,11 @@ async fn flights(db: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Flight>, E
 
 /// Takes all that is in flight over to sessions, with each node's life as it is now; by keys, as [`flights`] does. Rows are
 /// locked before their places are used, since marks of the old session can still move them.
-async fn replay(db: &mut PgConnection, sessions: &HashMap<Uuid, i64>) -> Result<Vec<Delivery>, Error> {
+async fn replay(
+    db: &mut PgConnection,
+    sessions: &HashMap<Uuid, i64>,
+    now: OffsetDateTime,
+) -> Result<Vec<Delivery>, Error> {
     let nodes: Vec<Uuid> = sessions.keys().copied().collect();
     let epochs: Vec<i64> = sessions.values().copied().collect();
     let rows = sqlx::query_as!(
@@ -328,9 +333,9 @@ async fn replay(db: &mut PgConnection, sessions: &HashMap<Uuid, i64>) -> Result<
         &epochs,
         signed(UNREGISTERED_TIMEOUT_MS),
     )
-    .fetch_all(db)
+    .fetch_all(&mut *db)
     .await?;
-    rows.into_iter().map(Delivery::try_from).collect()
+    held::attach(db, rows.into_iter().map(Delivery::try_from).collect::<Result<_, _>>()?, now).await
 }
 
 /// For each node the lowest seq that is not over, or the next one. Counting up locks the counter until it is committed, so

@@ -12,6 +12,7 @@
 pub mod cancel;
 pub mod claim;
 pub mod enqueue;
+pub mod held;
 pub mod hello;
 pub mod life;
 pub mod look;

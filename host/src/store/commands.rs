@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** reading never changes a command, and costs the same however many of them are over.
 
-use bc_proto::id::{CommandId, NodeId, TenantId};
+use bc_proto::id::{BatchId, CommandId, NodeId, TenantId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::state::State;
 use serde_json::Value;
@@ -27,6 +27,10 @@ pub struct Command {
     pub node: NodeId,
     /// Whose it is.
     pub tenant: TenantId,
+    /// The batch that it belongs to.
+    pub batch: Option<BatchId>,
+    /// Whether it is held until the batch has its approvals.
+    pub is_held: bool,
     /// The kind.
     pub kind: String,
     /// SHA-256 of the kind's component.
@@ -83,6 +87,8 @@ pub struct Existing {
     pub kind: String,
     /// SHA-256 of its payload's canonical JSON.
     pub payload_hash: Vec<u8>,
+    /// The batch that it belongs to.
+    pub batch: Option<BatchId>,
 }
 
 /// What stands for and against a new command; `None`: the tenant has no such node.
@@ -95,7 +101,7 @@ pub async fn prospect(
 ) -> Result<Option<Prospect>, Error> {
     let row = sqlx::query!(
         r#"select n.role::text as "role!", cert.allowed_kinds as "allowed_kinds?",
-               c.id as "id?", c.kind as "kind?", c.payload_hash as "payload_hash?",
+               c.id as "id?", c.kind as "kind?", c.payload_hash as "payload_hash?", c.batch_id as "batch_id?",
                k.digest as "digest?", k.exposed as "exposed?"
            from nodes n
            left join commands c on c.node_id = n.id and c.idempotency_key = $3
@@ -116,7 +122,7 @@ pub async fn prospect(
     let Some(row) = row else { return Ok(None) };
     let existing = match (row.id, row.kind, row.payload_hash) {
         (Some(id), Some(kind), Some(payload_hash)) => {
-            Some(Existing { id: CommandId::from_uuid(id), kind, payload_hash })
+            Some(Existing { id: CommandId::from_uuid(id), kind, payload_hash, batch: row.batch_id.map(BatchId::from_uuid) })
         }
         _ => None,
     };
@@ -153,7 +159,9 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, id: CommandId) -> Res
              (select traits from kinds k where k.digest = c.kind_digest) as traits,
              payload as "payload!", idempotency_key as "idempotency_key!", state as "state!", reason as "reason!",
              result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
-             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at
+             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
+             (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
+             coalesce(not_before = 'infinity', false) as "is_held!"
            from command_states c where tenant_id = $1 and id = $2"#,
         tenant.uuid(),
         id.uuid(),
@@ -206,7 +214,9 @@ pub async fn list(
              (select traits from kinds k where k.digest = c.kind_digest) as traits,
              payload as "payload!", idempotency_key as "idempotency_key!", state as "state!", reason as "reason!",
              result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
-             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at
+             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
+             (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
+             coalesce(not_before = 'infinity', false) as "is_held!"
            from (select seq from page order by seq desc limit $5) p
            cross join lateral (
                select * from command_states s where s.node_id = $2 and s.seq = p.seq and s.tenant_id = $1 offset 0) c
@@ -245,6 +255,8 @@ struct Row {
     not_before: Option<OffsetDateTime>,
     dispatched_at: Option<OffsetDateTime>,
     reported_at: Option<OffsetDateTime>,
+    batch_id: Option<Uuid>,
+    is_held: bool,
 }
 
 impl TryFrom<Row> for Command {
@@ -272,6 +284,8 @@ impl TryFrom<Row> for Command {
             settled_at: row.settled_at,
             reported_at: row.reported_at,
             cancel_requested_at: row.cancel_requested_at,
+            batch: row.batch_id.map(BatchId::from_uuid),
+            is_held: row.is_held,
             id,
         })
     }

@@ -2,6 +2,9 @@
 //!
 //! **Invariant:** one person counts once, whatever number of keys, signatures or groups they have, and the requester never.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -66,7 +69,10 @@ pub enum Void {
     /// The requester's own.
     #[error("{0} asked for the batch and cannot approve it")]
     Requester(String),
-    /// Its time is over, or has not come.
+    /// It says that it was signed at a time that has not come.
+    #[error("the clocks are far apart: the approval of {0} is from the future")]
+    Early(String),
+    /// Its time is over.
     #[error("the approval of {0} has expired")]
     Expired(String),
     /// Its signature does not fit.
@@ -132,8 +138,10 @@ impl Policy {
             return Err(Void::Requester(name.clone()));
         }
         approval.verify(document).map_err(|error| Void::Signature { name: name.clone(), error })?;
-        let ahead = approval.approved_at_ms > now_ms.saturating_add(sign::MAX_AHEAD_MS);
-        if ahead || now_ms >= approval.expires_at_ms {
+        if approval.approved_at_ms > now_ms.saturating_add(sign::MAX_AHEAD_MS) {
+            return Err(Void::Early(name.clone()));
+        }
+        if now_ms >= approval.expires_at_ms {
             return Err(Void::Expired(name.clone()));
         }
         Ok(name)

@@ -3,6 +3,9 @@
 //! **Invariant:** trust changes only by the word of a root that is trusted already, and never backwards. Whoever relays commands
 //! can add nothing to it.
 
+#[cfg(test)]
+mod batch_tests;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -191,6 +194,10 @@ impl TrustBundle {
         };
         let unapproved = |why: &dyn ToString| Distrust::new(Refusal::BatchUnapproved, why);
         let Some(approved) = &deliver.approved else {
+            // The budget is for what has no batch: else approvals could be taken away from a command, and it would not even count.
+            if deliver.batch.is_some() {
+                return Err(unapproved(&"the approvals of its batch are missing"));
+            }
             let limit = self.unbatched_destructive_per_hour;
             return if limit == 0 {
                 Err(unapproved(&"it belongs to no approved batch"))

@@ -102,16 +102,32 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// As [`Cluster::start`], with these settings of the server, TOML.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub async fn start_with(replicas: usize, nodes: usize, settings: &str) -> Self {
+        Self::begin(replicas, nodes, Some(settings)).await
+    }
+
     /// Starts a database and so many replicas, registers the counting kinds, and lets so many nodes join and run.
     ///
     /// # Panics
     /// When a program is not built or does not do what it is started for.
     pub async fn start(replicas: usize, nodes: usize) -> Self {
+        Self::begin(replicas, nodes, None).await
+    }
+
+    async fn begin(replicas: usize, nodes: usize, settings: Option<&str>) -> Self {
         // Postgres runs as another user where the test is root, and has to reach its folder.
         let folder = tempfile::Builder::new().prefix("bc-").permissions(Permissions::from_mode(0o711)).tempdir();
         let folder = folder.expect("a temporary folder");
         let database = Database::start(&folder.path().join("pg"));
         let token = replica::init_admin(&database, &folder.path().join("control-plane"), "test");
+        if let Some(settings) = settings {
+            let file = folder.path().join("control-plane").join(replica::SETTINGS);
+            std::fs::write(file, settings).expect("the settings are written");
+        }
         let mut started = Vec::new();
         for index in 0..replicas {
             started.push(Replica::start(index, &database, &folder.path().join("control-plane")).await);

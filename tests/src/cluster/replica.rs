@@ -12,6 +12,9 @@ use crate::programs;
 /// What it says when it listens.
 const SERVES: &str = "the control plane serves";
 
+/// Its settings, if there is such a file in its folder.
+pub(super) const SETTINGS: &str = "server.toml";
+
 /// Names the point at which it ends.
 const CRASH_AT: &str = "BETTER_COMPUTE_CRASH_AT";
 
@@ -86,6 +89,10 @@ impl Replica {
         let mut command = programs::command("better-compute");
         command.args(["server", "--database-url", &self.database_url, "--replica", &self.name, "--drain", "1s"]);
         command.arg("--state-dir").arg(&self.state_dir);
+        let settings = self.state_dir.join(SETTINGS);
+        if settings.exists() {
+            command.arg("--config").arg(settings);
+        }
         command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
         command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
         command.env("RUST_LOG", "info").env_remove(CRASH_AT).envs(variables.iter().copied());

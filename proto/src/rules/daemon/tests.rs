@@ -1,3 +1,5 @@
+mod batches;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -474,7 +476,9 @@ proptest! {
         for entry in simulation.book().into_entries() {
             // A reboot that came is settled by the control plane.
             let rebooted = entry.deliver.kind == "reboot" && entry.update.is_none();
-            let said = entry.acknowledged || simulation.said.contains(&entry.deliver.command);
+            // What is settled for good needs no further word, and is kept until it can come no more.
+            let settled = entry.acknowledged || entry.deliver.seq < simulation.settled_below;
+            let said = settled || simulation.said.contains(&entry.deliver.command);
             prop_assert!(rebooted || said, "no end is said of {entry:?}");
         }
     }
