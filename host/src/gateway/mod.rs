@@ -7,6 +7,7 @@
 //! **Invariant:** a killed gateway loses nothing: what it said was durable before it said so, and every write for a session is
 //! fenced by the session's epoch.
 
+mod certify;
 pub(crate) mod codec;
 mod collector;
 mod dispatcher;
@@ -22,6 +23,7 @@ mod tests;
 mod tls;
 mod wakes;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +42,7 @@ pub use self::tls::ServeError;
 use self::wakes::{Timers, Wakes};
 use crate::bus::Bus;
 use crate::pki::{Authority, Peer};
+use crate::store::kinds::Digest;
 use crate::store::node_certificates::Fingerprint;
 use crate::store::{Error, gateways};
 use crate::world::World;
@@ -104,6 +107,8 @@ struct Inner {
     items: mpsc::Sender<collector::Item>,
     room: Arc<Semaphore>,
     components: fetch::Components,
+    /// Which components are attested, as far as reports of them came: what a digest names never changes.
+    attested: Mutex<HashMap<Digest, bool>>,
     ended: Mutex<Vec<(NodeId, u64)>>,
     ended_grew: Notify,
 }
@@ -142,6 +147,7 @@ impl Gateway {
             items,
             room: Arc::new(Semaphore::new(collector::ROOM_KIB)),
             components: fetch::Components::default(),
+            attested: Mutex::default(),
             ended: Mutex::default(),
             ended_grew: Notify::new(),
         });

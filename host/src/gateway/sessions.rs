@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::queue::claim::{Delivery, Room};
+use crate::store::kinds::Digest;
 
 /// How many frames may wait for a node that does not read. More than a full set of lanes, with cancels and acknowledgements; a
 /// session with more than that waiting is closed.
@@ -39,9 +40,26 @@ pub(super) struct Session {
     books: Mutex<Books>,
 }
 
+/// A command that the node has.
+#[derive(Debug)]
+struct Outstanding {
+    command: CommandId,
+    lane: Lane,
+    /// SHA-256 of its component.
+    digest: Option<Digest>,
+}
+
+impl From<&Delivery> for Outstanding {
+    fn from(delivery: &Delivery) -> Self {
+        let mut digest = Digest::default();
+        let is_read = hex::decode_to_slice(&delivery.deliver.kind_digest, &mut digest).is_ok();
+        Self { command: delivery.deliver.command, lane: delivery.lane, digest: is_read.then_some(digest) }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Books {
-    outstanding: Vec<(CommandId, Lane)>,
+    outstanding: Vec<Outstanding>,
     /// The highest seq claimed of each lane, in the order of [`Lane::ALL`].
     above: [u64; 3],
     /// Called off before they were sent: the claim and the wish crossed.
@@ -85,8 +103,8 @@ impl Session {
     pub(super) fn deliver(&self, delivery: Delivery) {
         let (command, lane) = (delivery.deliver.command, delivery.lane);
         let mut books = self.books();
-        if !books.outstanding.iter().any(|(it, _)| *it == command) {
-            books.outstanding.push((command, lane));
+        if !books.outstanding.iter().any(|it| it.command == command) {
+            books.outstanding.push((&delivery).into());
         }
         let above = &mut books.above[index(lane)];
         *above = delivery.deliver.seq.max(*above);
@@ -99,14 +117,19 @@ impl Session {
     }
 
     /// Counts a command that was replayed.
-    pub(super) fn count(&self, command: CommandId, lane: Lane) {
-        self.books().outstanding.push((command, lane));
+    pub(super) fn count(&self, delivery: &Delivery) {
+        self.books().outstanding.push(delivery.into());
+    }
+
+    /// The component of a command that the node has.
+    pub(super) fn digest_of(&self, command: CommandId) -> Option<Digest> {
+        self.books().outstanding.iter().find(|it| it.command == command)?.digest
     }
 
     /// Asks the node to stop a command, at once or as soon as it is sent.
     pub(super) fn cancel(&self, command: CommandId) {
         let mut books = self.books();
-        if books.outstanding.iter().any(|(it, _)| *it == command) {
+        if books.outstanding.iter().any(|it| it.command == command) {
             self.send(cancel(command));
         } else if !books.cancelled.contains(&command) && books.cancelled.len() < BACKLOG {
             books.cancelled.push(command);
@@ -114,13 +137,13 @@ impl Session {
     }
 
     pub(super) fn has(&self, command: CommandId) -> bool {
-        self.books().outstanding.iter().any(|(it, _)| *it == command)
+        self.books().outstanding.iter().any(|it| it.command == command)
     }
 
     /// What it can take, lane by lane.
     pub(super) fn rooms(&self) -> Vec<Room> {
         let books = self.books();
-        let free = LIMITS.free(PerLane::count(books.outstanding.iter().map(|(_, lane)| *lane)));
+        let free = LIMITS.free(PerLane::count(books.outstanding.iter().map(|it| it.lane)));
         let room = |lane: Lane| {
             let above_seq = books.above[index(lane)];
             Room { node: self.node, epoch: self.epoch, lane, credits: free.get(lane), above_seq }
@@ -130,7 +153,7 @@ impl Session {
 
     /// Gives credits back.
     pub(super) fn release(&self, commands: &[CommandId]) {
-        self.books().outstanding.retain(|(it, _)| !commands.contains(it));
+        self.books().outstanding.retain(|it| !commands.contains(&it.command));
     }
 
     /// Claims from the beginning next time.
