@@ -3,6 +3,7 @@
 //! **Invariant:** a report of an attested command settles it only with the signature of a key that is certified for the node's
 //! present life, is not revoked and not over. Reports of other kinds cost a look into memory.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use bc_proto::rules::attest;
@@ -44,10 +45,10 @@ pub struct Refused {
 }
 
 /// What became of reports.
-#[derive(Debug, Default)]
-pub struct Judged {
+#[derive(Debug)]
+pub struct Judged<'a> {
     /// Those that may settle their commands; the attested ones say by which certificate.
-    pub kept: Vec<Report>,
+    pub kept: Cow<'a, [Report]>,
     /// The others.
     pub refused: Vec<Refused>,
     /// What was found out of components: whether they are attested.
@@ -55,12 +56,12 @@ pub struct Judged {
 }
 
 /// Judges reports. `is_attested` is what is known of each one's kind; what is not is looked up, in one statement.
-pub async fn judge(
+pub async fn judge<'a>(
     db: &mut PgConnection,
-    reports: &[Report],
+    reports: &'a [Report],
     is_attested: &[Option<bool>],
     now: OffsetDateTime,
-) -> Result<Judged, Error> {
+) -> Result<Judged<'a>, Error> {
     let unknown: Vec<&Report> =
         reports.iter().zip(is_attested).filter(|(_, known)| known.is_none()).map(|(report, _)| report).collect();
     let Found { commands, learned } =
@@ -70,7 +71,7 @@ pub async fn judge(
     let nodes: HashSet<Uuid> =
         reports.iter().zip(&attested).filter(|(_, is)| **is).map(|(report, _)| report.node.uuid()).collect();
     if nodes.is_empty() {
-        return Ok(Judged { kept: reports.to_vec(), refused: Vec::new(), learned });
+        return Ok(Judged { kept: Cow::Borrowed(reports), refused: Vec::new(), learned });
     }
     let keys = keys(db, &nodes.into_iter().collect::<Vec<_>>(), now).await?;
     let signatures = attested.iter().filter(|is| **is).count();
@@ -81,7 +82,7 @@ pub async fn judge(
     } else {
         check()
     };
-    Ok(Judged { kept, refused, learned })
+    Ok(Judged { kept: Cow::Owned(kept), refused, learned })
 }
 
 type Keys = HashMap<Uuid, Vec<(PublicKey, Fingerprint)>>;

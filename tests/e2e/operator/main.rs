@@ -5,6 +5,7 @@
 mod bad_input;
 mod dev;
 mod gone;
+mod identities;
 mod kinds;
 mod nodes;
 mod outcomes;
