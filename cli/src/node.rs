@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bc_daemon::join::{self, Join};
-use bc_host::api::types::{CreateJoinToken, JoinToken, LabelNode, Node, NodeRef};
+use bc_host::api::types::{
+    CreateJoinToken, JoinToken, LabelNode, Node, NodeCertificate, NodeCertificates, NodeRef, RevokeCertificate,
+};
 use bc_proto::id::NodeId;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
@@ -31,6 +33,10 @@ pub enum NodeCommand {
     Label(Label),
     /// Delete a node: its certificate is worth nothing then, and its pending commands are cancelled
     Delete(One),
+    /// List a node's certificates, the newest first
+    Certificates(One),
+    /// Revoke a node's certificates: its session ends at once, and it has to join again
+    Revoke(Revoke),
     /// Make a token that one machine can join with, once
     CreateJoinToken(Create),
     /// Make this machine a node, as `bcd join` does
@@ -60,6 +66,21 @@ pub struct One {
     /// The node, by id or name
     #[arg(add = ArgValueCompleter::new(complete::nodes))]
     node: String,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Which certificates.
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// The node, by id or name
+    #[arg(add = ArgValueCompleter::new(complete::nodes))]
+    node: String,
+    /// Only the certificate with this SHA-256, 64 hexadecimal digits; without it, all that the node has
+    #[arg(long, value_name = "SHA256")]
+    fingerprint: Option<String>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -116,6 +137,12 @@ impl NodeCommand {
                 client.call::<Value>("nodes.delete", &reference).await?;
                 output::complain(&format!("{} is deleted", reference.node_id));
             }
+            Self::Certificates(one) => {
+                let (client, reference) = one.reach().await?;
+                let all: NodeCertificates = client.call("nodes.certificates", &reference).await?;
+                one.output.list(&all.items, shell::now());
+            }
+            Self::Revoke(revoke) => revoke.execute().await?,
             Self::Label(label) => label.execute().await?,
             Self::CreateJoinToken(create) => create.execute().await?,
             Self::Join(arguments) => output::say(&join::join(&arguments).await?.to_string()),
@@ -129,6 +156,24 @@ impl One {
         let client = Client::new(self.connect.target()?, Patience::default())?;
         let reference = NodeRef { tenant_id: client.tenant().await?, node_id: resolve(&client, &self.node).await? };
         Ok((client, reference))
+    }
+}
+
+impl Revoke {
+    async fn execute(self) -> anyhow::Result<()> {
+        let client = Client::new(self.connect.target()?, Patience::default())?;
+        let node_id = resolve(&client, &self.node).await?;
+        let request = RevokeCertificate { tenant_id: client.tenant().await?, node_id, fingerprint: self.fingerprint };
+        let all: NodeCertificates = client.call("nodes.revokeCertificate", &request).await?;
+        self.output.list(&all.items, shell::now());
+        if all.items.iter().all(|it| it.revoked_at.is_some()) {
+            output::complain(&format!(
+                "{node} has no certificate any more. To make the machine a node again: better-compute node create-join-token \
+                 --node {node}, and on the machine: bcd join --again",
+                node = self.node
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -265,6 +310,36 @@ impl Shown for Node {
 
 fn labels(node: &Node) -> String {
     node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+}
+
+impl Shown for NodeCertificate {
+    const HEADER: &'static [&'static str] = &["FINGERPRINT", "INCARNATION", "KINDS", "EXPIRES", "REVOKED"];
+
+    fn cells(&self, now: OffsetDateTime) -> Vec<String> {
+        vec![
+            self.fingerprint.clone(),
+            self.incarnation.to_string(),
+            self.allowed_kinds.as_ref().map_or_else(|| "all".to_owned(), |kinds| kinds.join(", ")),
+            distance(self.not_after, now),
+            self.revoked_at.map_or_else(|| "no".to_owned(), |at| distance(at, now)),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn facts(&self, now: OffsetDateTime) -> Vec<(&'static str, String)> {
+        vec![
+            ("fingerprint", self.fingerprint.clone()),
+            ("incarnation", self.incarnation.to_string()),
+            ("key", self.key.clone().unwrap_or_else(|| "not Ed25519".to_owned())),
+            ("kinds", self.allowed_kinds.as_ref().map_or_else(|| "all".to_owned(), |kinds| kinds.join(", "))),
+            ("issued", moment(Some(self.not_before), now)),
+            ("expires", moment(Some(self.not_after), now)),
+            ("revoked", moment(self.revoked_at, now)),
+        ]
+    }
 }
 
 impl Shown for JoinToken {

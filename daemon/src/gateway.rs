@@ -109,7 +109,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) type Known = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// Whom TLS believes.
-pub(crate) struct Verifier {
+pub struct Verifier {
     trust: Trust,
     known_ms: Known,
     provider: Arc<CryptoProvider>,

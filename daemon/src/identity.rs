@@ -10,9 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use bc_proto::certificate::NodeCertificate;
 use bc_proto::id::NodeId;
 use bc_proto::rules::trust::TrustBundle;
-use bc_proto::sign::PublicKey;
+use bc_proto::sign::{KeyError, PublicKey, SecretKey};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -89,6 +90,17 @@ pub struct Identity {
     pub(crate) chain_pem: String,
     /// The authority.
     pub(crate) authority: CertificateDer<'static>,
+    /// The private key, to sign with.
+    pub(crate) key: SecretKey,
+    /// The certificate's contents.
+    pub(crate) certificate: NodeCertificate,
+}
+
+impl Identity {
+    /// What its certificate says.
+    pub fn certificate(&self) -> &NodeCertificate {
+        &self.certificate
+    }
 }
 
 /// Why there is no identity to use.
@@ -111,6 +123,12 @@ pub enum Unusable {
         path.display()
     )]
     Damaged { path: PathBuf, reason: String },
+    #[error(
+        "{} is for a key that is not Ed25519, with which results cannot be attested\n  → take a token that was made for this \
+         node, and join again: `bcd join --again --gateway URL --token-file FILE`",
+        path.display()
+    )]
+    Outdated { path: PathBuf },
 }
 
 /// Where the identity lies.
@@ -147,9 +165,20 @@ pub fn read(state_dir: &Path) -> Result<Identity, Unusable> {
     let (key_pem, chain_pem) = (checked(KEY)?, checked(CERTIFICATE)?);
     let authority = CertificateDer::from_pem_slice(checked(AUTHORITY)?.as_bytes())
         .map_err(|error| damaged(AUTHORITY, error.to_string()))?;
-    let card = serde_json::from_str(&checked(CARD)?).map_err(|error| damaged(CARD, error.to_string()))?;
+    let card: Card = serde_json::from_str(&checked(CARD)?).map_err(|error| damaged(CARD, error.to_string()))?;
     fits(&key_pem, &chain_pem).map_err(|reason| damaged(CERTIFICATE, reason))?;
-    Ok(Identity { card, key_pem, chain_pem, authority })
+    let own = CertificateDer::from_pem_slice(chain_pem.as_bytes());
+    let own = own.map_err(|error| damaged(CERTIFICATE, error.to_string()))?;
+    let certificate = NodeCertificate::read(&own).map_err(|error| damaged(CERTIFICATE, error.to_string()))?;
+    if (certificate.node, certificate.incarnation) != (card.node, card.incarnation) {
+        return Err(damaged(CERTIFICATE, format!("it is for another node or life than {CARD}")));
+    }
+    let key = match SecretKey::from_pem(&key_pem) {
+        Ok(key) if certificate.key == Some(key.public()) => key,
+        Err(error) if error != KeyError::WrongType => return Err(damaged(KEY, error.to_string())),
+        _ => return Err(Unusable::Outdated { path: folder.join(CERTIFICATE) }),
+    };
+    Ok(Identity { card, key_pem, chain_pem, authority, key, certificate })
 }
 
 /// Held by whoever reads an identity and puts another in its place.
@@ -186,14 +215,18 @@ fn sum(name: &str, bytes: &[u8]) -> String {
 pub(crate) struct Draft {
     folder: PathBuf,
     place: PathBuf,
+    /// The state directory, locked: of a join and a renewal only one is under way.
+    _lock: File,
 }
 
 impl Draft {
     /// Makes the folder. The key is written down before anybody certifies it, so that a disk which does not take it costs no
     /// token.
     pub(crate) fn begin(state_dir: &Path, key_pem: &str) -> io::Result<Self> {
-        let draft = Self { folder: state_dir.join(format!("{FOLDER}.new")), place: folder(state_dir) };
         fs::create_dir_all(state_dir)?;
+        let lock = File::open(state_dir)?;
+        lock.try_lock().map_err(|_| io::Error::other("another join or renewal is under way"))?;
+        let draft = Self { folder: state_dir.join(format!("{FOLDER}.new")), place: folder(state_dir), _lock: lock };
         match fs::remove_dir_all(&draft.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir(&draft.folder)?,

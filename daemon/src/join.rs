@@ -8,12 +8,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bc_proto::certificate::NodeCertificate;
 use bc_proto::id::NodeId;
 use bc_proto::manifest::Role;
 use bc_proto::rules::trust::{SignedBundle, TrustBundle};
 use bc_proto::wire::v1;
 use clap::Args;
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
@@ -141,7 +142,7 @@ pub async fn join(arguments: &Join) -> Result<Joined, Error> {
         return Err(Error::BadName(name));
     }
 
-    let key = KeyPair::generate().map_err(Error::Key)?;
+    let key = KeyPair::generate_for(&PKCS_ED25519).map_err(Error::Key)?;
     let request = CertificateParams::default().serialize_request(&key).map_err(Error::Key)?;
     let request = v1::JoinRequest {
         token,
@@ -176,6 +177,10 @@ pub async fn join(arguments: &Join) -> Result<Joined, Error> {
             Some(signed)
         }
     };
+    let certified = NodeCertificate::read(own).map_err(|error| bad(&error.to_string()))?;
+    if (certified.node, certified.incarnation) != (node, answer.incarnation) {
+        return Err(bad("its certificate is for another node or life"));
+    }
     let card = Card {
         node,
         incarnation: answer.incarnation,
@@ -258,7 +263,7 @@ fn is_name(name: &str) -> bool {
     (1..=63).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
-fn pem(der: &[u8]) -> String {
+pub(crate) fn pem(der: &[u8]) -> String {
     pem::encode_config(
         &pem::Pem::new("CERTIFICATE", der),
         pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF),

@@ -4,6 +4,7 @@
 
 pub mod capability;
 pub mod config;
+pub mod credentials;
 pub mod faults;
 pub mod gateway;
 pub mod identity;
@@ -15,6 +16,7 @@ pub mod kinds;
 pub mod lanes;
 pub mod node;
 pub mod plugins;
+pub mod renewal;
 pub mod run;
 pub mod server_time;
 pub mod service;

@@ -21,7 +21,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::gateway::Address;
+use crate::credentials::Credentials;
+use crate::gateway::{Address, Verifier};
 use crate::identity::{self, Identity};
 use crate::journal::{Journal, Opened, RESERVE_BYTES};
 use crate::kinds::Kinds;
@@ -29,6 +30,7 @@ use crate::kinds::kept::Kept;
 use crate::lanes::Lanes;
 use crate::node::Node;
 use crate::plugins::{Plugins, Watching};
+use crate::renewal::Renewal;
 use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
@@ -119,7 +121,12 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let trust = Trust::open(&state_dir, &identity.card);
     let time = ServerTime::unknown(Instant::now());
     time.advance(trust.floor_ms(), Instant::now());
-    let outbox = Outbox::default();
+    let credentials = Credentials::new(&identity);
+    if let Some(allowed) = &credentials.now().certificate.allowed_kinds {
+        tracing::info!(?allowed, "this node's certificate allows these kinds alone");
+        kinds.restrict(allowed);
+    }
+    let outbox = Outbox::signing(credentials.clone());
     let watchdog = Watchdog::from_environment();
     let parts = Parts {
         node: Arc::clone(&node),
@@ -159,6 +166,22 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
             trust_version: trust.now().version,
         }
     };
+    let joined_ms = identity.card.joined_ms;
+    let known_ms = {
+        let time = time.clone();
+        Box::new(move || time.at(Instant::now()).max(joined_ms))
+    };
+    let verifier = Verifier::of_authority(identity.authority.clone(), known_ms)
+        .context("the authority of this node's identity cannot be used\n  → join again")?;
+    let renewal = Renewal {
+        state_dir: state_dir.clone(),
+        gateways: gateways.clone(),
+        verifier: Arc::clone(&verifier),
+        credentials: credentials.clone(),
+        time: time.clone(),
+        joined_ms,
+        status: Box::new(service::status),
+    };
     let context = Context {
         hello: Box::new(hello),
         handle: handle.clone(),
@@ -169,12 +192,13 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         trust,
         status: Box::new(service::status),
     };
-    let sessions = Sessions::new(context, gateways, &identity, random()?)?;
+    let sessions = Sessions::new(context, gateways, verifier, credentials, random()?)?;
     tracing::info!(
         node = %identity.card.node, incarnation = identity.card.incarnation, journal = %journal.id(),
         version = env!("CARGO_PKG_VERSION"), "bcd runs"
     );
     service::ready("not connected yet");
+    tokio::spawn(renewal.run(random()?, stop.child_token()));
     let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
     journal.close().await;
     done

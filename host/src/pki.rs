@@ -8,15 +8,16 @@
 
 use std::time::Duration;
 
+use bc_proto::certificate::{self, NODE_SCHEME, NodeCertificate};
 use bc_proto::id::NodeId;
+use bc_proto::sign::PublicKey;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
 use time::OffsetDateTime;
-use x509_parser::extensions::GeneralName;
 
-/// How long a node's certificate holds. Nothing renews it yet: the machine joins again before that.
+/// How long a node's certificate holds unless the operator decides otherwise. The node renews it before that.
 pub const NODE_VALIDITY: Duration = Duration::from_hours(90 * 24);
 
 /// How long the authority's own certificate holds.
@@ -25,15 +26,14 @@ const AUTHORITY_VALIDITY: Duration = Duration::from_hours(10 * 365 * 24);
 /// Certificates count from a little earlier, so that a node whose clock is behind can use its own at once.
 const BACKDATED: Duration = Duration::from_hours(24);
 
-/// The scheme of the URI that names a node: `bc-node:node_…/<incarnation>`.
-const NODE_SCHEME: &str = "bc-node:";
-
 /// Why something was not certified or read.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
     #[error("the certificate request cannot be used: {0}")]
     Request(rcgen::Error),
+    #[error("must be for an Ed25519 key")]
+    NotEd25519,
     #[error("the certificate authority cannot be used: {0}")]
     Authority(rcgen::Error),
     #[error("the client certificate names no node of this control plane")]
@@ -45,6 +45,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_der: Vec<u8>,
     certificate_pem: String,
+    node_validity: Duration,
 }
 
 /// A certificate that was issued.
@@ -52,6 +53,8 @@ pub struct Authority {
 pub struct Issued {
     /// The certificate, DER.
     pub der: Vec<u8>,
+    /// The key that it is for.
+    pub key: PublicKey,
     /// The end of its validity.
     pub not_after: OffsetDateTime,
 }
@@ -87,7 +90,13 @@ impl Authority {
     }
 
     fn of(certificate_pem: String, certificate_der: Vec<u8>, issuer: Issuer<'static, KeyPair>) -> Self {
-        Self { issuer, certificate_der, certificate_pem }
+        Self { issuer, certificate_der, certificate_pem, node_validity: NODE_VALIDITY }
+    }
+
+    /// The same, and nodes' certificates hold so long.
+    #[must_use]
+    pub fn with_node_validity(self, node_validity: Duration) -> Self {
+        Self { node_validity, ..self }
     }
 
     /// Its certificate, PEM: what nodes and gateways trust.
@@ -100,23 +109,31 @@ impl Authority {
         &self.certificate_der
     }
 
-    /// Certifies a node's key for one life of the node. Errors when the request is damaged or not signed by its own key.
+    /// Certifies a node's key for one life of the node, for all kinds or for some. Errors when the request is damaged, not signed
+    /// by its own key, or for a key that is not Ed25519.
     pub fn issue_node(
         &self,
         request_der: &[u8],
         peer: Peer,
+        allowed_kinds: Option<&[String]>,
         serial: [u8; 16],
         now: OffsetDateTime,
     ) -> Result<Issued, Error> {
         let mut request = CertificateSigningRequestParams::from_der(&request_der.into()).map_err(Error::Request)?;
-        let mut certified = params(&peer.node.to_string(), serial, now, NODE_VALIDITY);
+        let key = certificate::requested_key(request_der).ok_or(Error::NotEd25519)?;
+        let mut certified = params(&peer.node.to_string(), serial, now, self.node_validity);
+        if let Some(kinds) = allowed_kinds {
+            let content = certificate::allowed_kinds_der(kinds);
+            let extension = CustomExtension::from_oid_content(&certificate::ALLOWED_KINDS_OID, content);
+            certified.custom_extensions = vec![extension];
+        }
         let name = format!("{NODE_SCHEME}{}/{}", peer.node, peer.incarnation);
         certified.subject_alt_names = vec![SanType::URI(name.try_into().map_err(Error::Authority)?)];
         certified.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         certified.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         request.params = certified;
         let certificate = request.signed_by(&self.issuer).map_err(Error::Authority)?;
-        Ok(Issued { der: certificate.der().to_vec(), not_after: now + NODE_VALIDITY })
+        Ok(Issued { der: certificate.der().to_vec(), key, not_after: now + self.node_validity })
     }
 
     /// A gateway's certificate for the host names and addresses that nodes reach it by, and its private key, both PEM.
@@ -139,17 +156,8 @@ impl Authority {
 
 /// Reads who a client certificate is for. TLS has verified it against the authority before.
 pub fn peer(certificate_der: &[u8]) -> Result<Peer, Error> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate_der).map_err(|_| Error::NotANode)?;
-    let names = certificate.subject_alternative_name().ok().flatten().ok_or(Error::NotANode)?;
-    let node = names.value.general_names.iter().find_map(|name| match name {
-        GeneralName::URI(uri) => uri.strip_prefix(NODE_SCHEME),
-        _ => None,
-    });
-    let (node, incarnation) = node.and_then(|node| node.split_once('/')).ok_or(Error::NotANode)?;
-    Ok(Peer {
-        node: node.parse().map_err(|_| Error::NotANode)?,
-        incarnation: incarnation.parse().map_err(|_| Error::NotANode)?,
-    })
+    let certificate = NodeCertificate::read(certificate_der).map_err(|_| Error::NotANode)?;
+    Ok(Peer { node: certificate.node, incarnation: certificate.incarnation })
 }
 
 fn params(common_name: &str, serial: [u8; 16], now: OffsetDateTime, validity: Duration) -> CertificateParams {
@@ -161,7 +169,8 @@ fn params(common_name: &str, serial: [u8; 16], now: OffsetDateTime, validity: Du
     let mut serial = serial;
     serial[0] &= 0x7f;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
-    params.not_before = now - BACKDATED;
+    // One that holds shortly is backdated shortly: what is left of it is measured against its whole span.
+    params.not_before = now - BACKDATED.min(validity);
     params.not_after = now + validity;
     params.use_authority_key_identifier_extension = true;
     params
@@ -208,9 +217,9 @@ mod tests {
 
     #[test]
     fn a_certificate_names_the_node_that_the_authority_says_and_not_the_one_requested() {
-        let (authority, key) = (authority(), KeyPair::generate().expect("a key"));
+        let (authority, key) = (authority(), KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key"));
         let issued =
-            authority.issue_node(&request(&key, "node-of-somebody-else"), node(), [2; 16], NOW).expect("issued");
+            authority.issue_node(&request(&key, "node-of-somebody-else"), node(), None, [2; 16], NOW).expect("issued");
         assert_eq!(peer(&issued.der).ok(), Some(node()));
         verify(&authority, &issued.der, NOW).expect("TLS takes it");
         let (_, read) = x509_parser::parse_x509_certificate(&issued.der).expect("it parses");
@@ -219,8 +228,8 @@ mod tests {
 
     #[test]
     fn a_certificate_is_refused_out_of_its_time_and_by_another_authority() {
-        let (authority, key) = (authority(), KeyPair::generate().expect("a key"));
-        let issued = authority.issue_node(&request(&key, "x"), node(), [2; 16], NOW).expect("issued");
+        let (authority, key) = (authority(), KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key"));
+        let issued = authority.issue_node(&request(&key, "x"), node(), None, [2; 16], NOW).expect("issued");
         verify(&authority, &issued.der, issued.not_after + Duration::from_secs(1)).expect_err("it is over");
         verify(&authority, &issued.der, NOW - 2 * BACKDATED).expect_err("it has not begun");
         let other = Authority::create([9; 16], NOW).expect("an authority").0;
@@ -231,7 +240,7 @@ mod tests {
     /// certified: only these two are damaged here.
     #[test]
     fn a_request_that_its_own_key_did_not_sign_is_refused() {
-        let good = request(&KeyPair::generate().expect("a key"), "x");
+        let good = request(&KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key"), "x");
         let (_, parsed) = X509CertificationRequest::from_der(&good).expect("it parses");
         let inside = |part: &[u8]| {
             let at = part.as_ptr() as usize - good.as_ptr() as usize;
@@ -242,18 +251,42 @@ mod tests {
         for at in signed.chain(signature) {
             let mut bad = good.clone();
             bad[at] ^= 1;
-            let refused = authority().issue_node(&bad, node(), [2; 16], NOW);
+            let refused = authority().issue_node(&bad, node(), None, [2; 16], NOW);
             assert!(matches!(refused, Err(Error::Request(_))), "byte {at} was damaged");
         }
-        authority().issue_node(b"no request", node(), [2; 16], NOW).map(drop).expect_err("it is none");
+        authority().issue_node(b"no request", node(), None, [2; 16], NOW).map(drop).expect_err("it is none");
+    }
+
+    #[test]
+    fn a_restricted_certificate_says_which_kinds_it_allows_and_tls_takes_it() {
+        let (authority, key) = (authority(), KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key"));
+        let kinds = ["diag.nvml".to_owned(), "inventory.refresh".to_owned()];
+        for allowed in [None, Some(&kinds[..]), Some(&[])] {
+            let issued = authority.issue_node(&request(&key, "x"), node(), allowed, [2; 16], NOW).expect("issued");
+            verify(&authority, &issued.der, NOW).expect("TLS takes it");
+            let read = NodeCertificate::read(&issued.der).expect("a node's");
+            assert_eq!(read.allowed_kinds.as_deref(), allowed);
+            assert_eq!(read.key.map(|key| key.as_bytes().to_vec()).as_deref(), Some(key.public_key_raw()));
+            assert_eq!(read.key, Some(issued.key));
+            assert_eq!((read.node, read.incarnation), (node().node, node().incarnation));
+            assert_eq!(read.allows("gpu.reset"), allowed.is_none());
+            assert_eq!(read.allows("diag.nvml"), allowed != Some(&[]));
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_algorithm_is_not_certified() {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
+        let refused = authority().issue_node(&request(&key, "x"), node(), None, [2; 16], NOW).expect_err("a refusal");
+        assert_eq!(refused.to_string(), "must be for an Ed25519 key");
     }
 
     #[test]
     fn an_authority_that_was_kept_signs_as_before() {
         let (made, key_pem) = Authority::create([1; 16], NOW).expect("an authority");
         let kept = Authority::open(made.certificate_pem(), &key_pem).expect("it opens");
-        let key = KeyPair::generate().expect("a key");
-        let issued = kept.issue_node(&request(&key, "x"), node(), [2; 16], NOW).expect("issued");
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+        let issued = kept.issue_node(&request(&key, "x"), node(), None, [2; 16], NOW).expect("issued");
         verify(&made, &issued.der, NOW).expect("the same authority");
         assert!(Authority::open("nothing", &key_pem).is_err() && Authority::open(made.certificate_pem(), "").is_err());
     }

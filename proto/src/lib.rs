@@ -7,6 +7,7 @@
 pub mod abi;
 pub mod batch;
 pub mod canonical;
+pub mod certificate;
 pub mod grants;
 pub mod id;
 pub mod manifest;

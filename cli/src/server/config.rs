@@ -58,6 +58,10 @@ pub struct Settings {
     /// The largest component of a kind; 16MiB by default
     #[arg(long, value_name = "SIZE", env = "BETTER_COMPUTE_MAX_COMPONENT_BYTES")]
     max_component_bytes: Option<ByteSize>,
+    /// How long a node's certificate holds, 30s to 3650days; 90days by default. The node renews it when a third of that is left
+    #[arg(long, value_name = "SPAN", env = "BETTER_COMPUTE_NODE_CERTIFICATE_VALIDITY")]
+    #[serde(deserialize_with = "span")]
+    node_certificate_validity: Option<humantime::Duration>,
     /// How long sessions are served after a stop was asked for; 20s by default
     #[arg(long, value_name = "SPAN", env = "BETTER_COMPUTE_DRAIN")]
     #[serde(deserialize_with = "span")]
@@ -109,6 +113,8 @@ pub(super) struct Decided {
     pub(super) state_dir: Option<PathBuf>,
     /// The name or address by which nodes reach this replica.
     pub(super) gateway_host: String,
+    /// How long a node's certificate holds.
+    pub(super) node_validity: Duration,
     pub(super) config: bc_host::server::Config,
 }
 
@@ -153,6 +159,7 @@ impl Settings {
             replica: self.replica.or(file.replica),
             max_payload_bytes: self.max_payload_bytes.or(file.max_payload_bytes),
             max_component_bytes: self.max_component_bytes.or(file.max_component_bytes),
+            node_certificate_validity: self.node_certificate_validity.or(file.node_certificate_validity),
             drain: self.drain.or(file.drain),
             api_tls_cert: self.api_tls_cert.or(file.api_tls_cert),
             api_tls_key: self.api_tls_key.or(file.api_tls_key),
@@ -191,6 +198,10 @@ impl Settings {
             None if gateway_listen.ip().is_unspecified() => local.to_string(),
             None => gateway_listen.ip().to_string(),
         };
+        let node_validity = self.node_certificate_validity.map_or(bc_host::pki::NODE_VALIDITY, Into::into);
+        if !(Duration::from_secs(30)..=Duration::from_hours(3650 * 24)).contains(&node_validity) {
+            bail!("--node-certificate-validity is between 30s and 3650days");
+        }
         let size = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let config = bc_host::server::Config {
             replica: self.replica.unwrap_or_else(|| format!("replica-{random}")),
@@ -210,6 +221,7 @@ impl Settings {
             gateway_listen,
             state_dir: self.state_dir,
             gateway_host: host,
+            node_validity,
             config,
         })
     }

@@ -30,6 +30,8 @@ struct Table {
     held: Vec<Kind>,
     /// Digests that cannot be had, the newest at the end.
     lacking: Vec<(String, Lack)>,
+    /// The only kinds that the node's certificate allows; `None` for all.
+    allowed: Option<Arc<[String]>>,
 }
 
 /// Why a digest is not there.
@@ -44,6 +46,10 @@ pub(crate) enum Lack {
 }
 
 impl Table {
+    fn allows(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|it| it == name))
+    }
+
     fn find(&self, name: &str, digest: &str) -> Option<&Kind> {
         let served = self.served.get(name).filter(|kind| kind.digest() == digest);
         served.or_else(|| self.held.iter().find(|kind| kind.digest() == digest && kind.manifest().name == name))
@@ -66,6 +72,12 @@ impl Kinds {
             table.hold(kind.clone());
             table
         });
+    }
+
+    /// From now on no other kinds than these are known here, whatever is loaded: a restricted identity.
+    pub fn restrict(&self, allowed: &[String]) {
+        let allowed: Arc<[String]> = allowed.into();
+        self.0.rcu(|table| Table { allowed: Some(Arc::clone(&allowed)), ..Table::clone(table) });
     }
 
     /// Replaces what the plugin directory serves, in one step. A release that was replaced by another of its name is held a
@@ -121,12 +133,15 @@ impl Kinds {
     pub(crate) fn is_wanted(&self, name: &str, digest: &str) -> bool {
         let table = self.0.load();
         let for_good = |(known, lack): &(String, Lack)| known == digest && *lack != Lack::Unfetched;
-        table.find(name, digest).is_none() && !table.lacking.iter().any(for_good)
+        table.allows(name) && table.find(name, digest).is_none() && !table.lacking.iter().any(for_good)
     }
 
     /// What acceptance needs to know of it.
     pub fn availability(&self, name: &str, digest: &str) -> Availability {
         let table = self.0.load();
+        if !table.allows(name) {
+            return Availability::Unsupported;
+        }
         if let Some(kind) = table.find(name, digest) {
             let manifest = kind.manifest();
             return Availability::Loaded {

@@ -15,12 +15,11 @@ use bc_proto::wire::Hello;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
 
 use self::open::{End, Open, Signals};
 pub use self::outbox::Outbox;
+use crate::credentials::Credentials;
 use crate::gateway::{self, Address, Verifier};
-use crate::identity::Identity;
 use crate::kinds::Kinds;
 use crate::kinds::kept::Kept;
 use crate::server_time::ServerTime;
@@ -62,7 +61,9 @@ pub type Random = Box<dyn FnMut() -> f64 + Send>;
 /// The sessions.
 pub struct Sessions {
     context: Arc<Context>,
-    gateways: Vec<(Address, Endpoint)>,
+    gateways: Vec<Address>,
+    verifier: Arc<Verifier>,
+    credentials: Credentials,
     random: Random,
 }
 
@@ -72,38 +73,31 @@ pub struct Sessions {
 pub enum Unusable {
     #[error("no gateway is named\n  → set `gateways` in the configuration, or join again")]
     NoGateway,
-    #[error("the authority of this node's identity cannot be used: {0}\n  → join again")]
-    Authority(rustls::Error),
     #[error("{address} cannot be used: {reason}")]
     Endpoint { address: Address, reason: String },
 }
 
 impl Sessions {
-    /// Sessions with these gateways, by this identity.
+    /// Sessions with these gateways, by these credentials, as they are when each session is opened.
     pub fn new(
         context: Context,
-        gateways: Vec<Address>,
-        identity: &Identity,
+        mut gateways: Vec<Address>,
+        verifier: Arc<Verifier>,
+        credentials: Credentials,
         mut random: Random,
     ) -> Result<Self, Unusable> {
         if gateways.is_empty() {
             return Err(Unusable::NoGateway);
         }
-        let (time, joined_ms) = (context.time.clone(), identity.card.joined_ms);
-        let known_ms = Box::new(move || time.at(Instant::now()).max(joined_ms));
-        let verifier = Verifier::of_authority(identity.authority.clone(), known_ms).map_err(Unusable::Authority)?;
-        let client = tonic::transport::Identity::from_pem(&identity.chain_pem, &identity.key_pem);
-        let endpoints = gateways.into_iter().map(|address| {
-            match gateway::endpoint(&address, Arc::clone(&verifier), Some(client.clone())) {
-                Ok(endpoint) => Ok((address, endpoint)),
-                Err(error) => Err(Unusable::Endpoint { reason: gateway::chain(&error), address }),
-            }
-        });
-        let mut gateways = endpoints.collect::<Result<Vec<_>, _>>()?;
+        // Whatever cannot be used is an error at the start, and not at every attempt.
+        for address in &gateways {
+            gateway::endpoint(address, Arc::clone(&verifier), Some(credentials.tls()))
+                .map_err(|error| Unusable::Endpoint { reason: gateway::chain(&error), address: address.clone() })?;
+        }
         // Nodes begin with different ones.
         let first = index(gateways.len(), random());
         gateways.rotate_left(first);
-        Ok(Self { context: Arc::new(context), gateways, random })
+        Ok(Self { context: Arc::new(context), gateways, verifier, credentials, random })
     }
 
     /// Keeps a session open until the daemon stops.
@@ -112,11 +106,17 @@ impl Sessions {
         let mut replaced: Option<CancellationToken> = None;
         let (mut failures, mut newest, mut turn) = (0_u32, 0, 0);
         while !stop.is_cancelled() {
-            let (address, endpoint) = self.gateways[turn % self.gateways.len()].clone();
+            let address = self.gateways[turn % self.gateways.len()].clone();
             turn = turn.wrapping_add(1);
+            let endpoint = gateway::endpoint(&address, Arc::clone(&self.verifier), Some(self.credentials.tls()));
+            let context = Arc::clone(&self.context);
+            let open = async move {
+                let endpoint = endpoint.map_err(|error| End::Failed(gateway::chain(&error)))?;
+                Open::new(&endpoint, &context, newest).await
+            };
             let opened = tokio::select! {
                 () = stop.cancelled() => break,
-                opened = Open::new(&endpoint, &self.context, newest) => opened,
+                opened = open => opened,
             };
             let open = match opened {
                 Ok(open) => open,
@@ -177,7 +177,7 @@ impl Sessions {
             tracing::error!(
                 gateway,
                 wait_ms,
-                "{end}: the node was deleted or replaced, or its certificate was revoked. To make this machine a node again, \
+                "{end}: the node was deleted or replaced, or its certificate was revoked or has expired. To make this machine a node again, \
                  take a new join token, run `bcd join --again`, and restart bcd"
             );
         } else {

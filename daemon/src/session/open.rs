@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bc_proto::rules::daemon::Input;
 use bc_proto::sign::WorkerSignature;
 use bc_proto::wire::{Deliver, Hello, SESSION_EPOCH, v1};
+use rustls::AlertDescription;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
@@ -53,9 +54,33 @@ impl From<Status> for End {
     fn from(status: Status) -> Self {
         match status.code() {
             Code::Unauthenticated | Code::PermissionDenied => Self::Rejected(status.message().to_owned()),
+            _ if has_expired(&status) => Self::expired(),
             _ => Self::Failed(chain(&status)),
         }
     }
+}
+
+impl End {
+    fn expired() -> Self {
+        Self::Rejected("it has expired".into())
+    }
+}
+
+/// Whether the gateway's TLS said that this node's certificate is over. It may say so at the connection, or at the first call.
+fn has_expired(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(rustls::Error::AlertReceived(AlertDescription::CertificateExpired)) = error.downcast_ref() {
+            return true;
+        }
+        // Its source is what its cause was caused by.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if wrapped.is_some_and(|error| has_expired(error)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// What a Hello is answered with: where to send frames, where they come from, and the first of them.
@@ -94,7 +119,10 @@ impl Open {
     }
 
     async fn greet(endpoint: &Endpoint, context: &Context, newest: u64) -> Result<Self, End> {
-        let channel = endpoint.connect().await.map_err(|error| End::Failed(chain(&error)))?;
+        let channel = endpoint.connect().await.map_err(|error| match has_expired(&error) {
+            true => End::expired(),
+            false => End::Failed(chain(&error)),
+        })?;
         let (frames, incoming, first) = match Self::say_hello(&channel, context, newest).await {
             // After a restart the daemon knows of no session, and after a lost Welcome not of the last one.
             Err(status) => match overtaken(&status) {

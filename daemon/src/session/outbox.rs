@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bc_proto::id::CommandId;
+use bc_proto::rules::attest;
 use bc_proto::rules::daemon::Frame;
-use bc_proto::wire::v1;
+use bc_proto::wire::{Update, v1};
 use bc_runtime::v1::wit::log::Level;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::credentials::Credentials;
 use crate::shell::FrameSink;
 
 /// Frames that wait for one session. Twice of what one batch of the loop can say.
@@ -31,6 +33,8 @@ pub struct Outbox(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     session: ArcSwapOption<Line>,
+    /// Signs how commands end.
+    credentials: Option<Credentials>,
     /// When a run's progress was last passed on.
     progress: Mutex<HashMap<CommandId, Instant>>,
 }
@@ -62,6 +66,20 @@ impl Line {
 }
 
 impl Outbox {
+    /// One that signs how commands end.
+    pub fn signing(credentials: Credentials) -> Self {
+        Self(Arc::new(Inner { credentials: Some(credentials), ..Inner::default() }))
+    }
+
+    /// Signed where it leaves, so that all reports of an end are alike as long as the key is.
+    fn signed(&self, mut update: Update) -> Update {
+        let key = self.0.credentials.as_ref().map(Credentials::now);
+        if let Some(signature) = key.and_then(|pair| attest::sign(&pair.key, &update)) {
+            update.node_sig = signature.as_bytes().to_vec();
+        }
+        update
+    }
+
     /// From now on this session's.
     pub(super) fn attach(&self, line: Arc<Line>) {
         self.0.session.store(Some(line));
@@ -97,7 +115,7 @@ impl FrameSink for Outbox {
         if let Some(line) = &*self.0.session.load() {
             line.say(match frame {
                 Frame::Ack(command) => v1::from_node::Frame::Ack(v1::Ack { command_id: command.to_string() }),
-                Frame::Update(update) => v1::from_node::Frame::Update(update.into()),
+                Frame::Update(update) => v1::from_node::Frame::Update(self.signed(update).into()),
                 Frame::SpecWanted(min_generation) => {
                     v1::from_node::Frame::SpecWanted(v1::SpecWanted { min_generation })
                 }
@@ -134,7 +152,7 @@ impl FrameSink for Outbox {
 
 #[cfg(test)]
 mod tests {
-    use bc_proto::wire::{Report, Update};
+    use bc_proto::wire::Report;
     use uuid::Uuid;
 
     use super::*;

@@ -62,10 +62,14 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
+        Self::of(Authority::new())
+    }
+
+    pub(crate) fn of(authority: Arc<Authority>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("plugins")).expect("a folder");
         fs::write(folder.path().join("boot-id"), "boot-1\n").expect("a file");
-        let bench = Self { folder, authority: Authority::new() };
+        let bench = Self { folder, authority };
         bench.plug(NOOP);
         bench
     }

@@ -5,12 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bc_proto::certificate::{ALLOWED_KINDS_OID, NODE_SCHEME, allowed_kinds_der};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::wire::{self, Deliver, GATEWAY_NAME, Hello, Report, Update, v1};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension, IsCa, Issuer, KeyPair,
+    SanType,
 };
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -43,6 +46,8 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 /// Signs certificates.
 pub(crate) struct Authority {
+    /// Server time at every join and Welcome, milliseconds since the Unix epoch.
+    pub(crate) server_time_ms: u64,
     issuer: Issuer<'static, KeyPair>,
     der: Vec<u8>,
     pem: String,
@@ -50,12 +55,17 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Arc<Self> {
+        Self::at(SERVER_TIME_MS)
+    }
+
+    /// One of another time.
+    pub(crate) fn at(server_time_ms: u64) -> Arc<Self> {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         let certificate = params.self_signed(&key).expect("a certificate");
         let (der, pem) = (certificate.der().to_vec(), certificate.pem());
-        Arc::new(Self { issuer: Issuer::new(params, key), der, pem })
+        Arc::new(Self { server_time_ms, issuer: Issuer::new(params, key), der, pem })
     }
 
     /// A token that names it.
@@ -63,18 +73,30 @@ impl Authority {
         format!("bcj_{secret}_{}", hex::encode(Sha256::digest(&self.der)))
     }
 
-    /// A gateway's, which was valid in 2000 alone: by this machine's clock it is long over.
+    /// A gateway's, which is valid in the months around server time alone: by this machine's clock it is long over.
     fn gateway(&self) -> Identity {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([GATEWAY_NAME.to_owned()]).expect("a name");
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(2000, 12, 31);
+        let server_time = i64::try_from(self.server_time_ms / 1_000).expect("a time");
+        let server_time = OffsetDateTime::from_unix_timestamp(server_time).expect("a time");
+        let months = time::Duration::days(150);
+        (params.not_before, params.not_after) = (server_time - months, server_time + months);
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         Identity::from_pem(certificate.pem() + &self.pem, key.serialize_pem())
     }
 
-    fn node(&self, request: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        let request = CertificateSigningRequestParams::from_der(&request.into())?;
+    fn node(&self, request: &[u8], incarnation: u64, desk: &Desk) -> Result<Vec<u8>, rcgen::Error> {
+        let mut request = CertificateSigningRequestParams::from_der(&request.into())?;
+        let name = format!("{NODE_SCHEME}{}/{incarnation}", node_id());
+        request.params.subject_alt_names = vec![SanType::URI(name.try_into()?)];
+        if let Some((not_before, not_after)) = desk.validity {
+            (request.params.not_before, request.params.not_after) = (not_before, not_after);
+        }
+        if let Some(kinds) = &desk.allowed_kinds {
+            let content = allowed_kinds_der(kinds);
+            let extension = CustomExtension::from_oid_content(&ALLOWED_KINDS_OID, content);
+            request.params.custom_extensions = vec![extension];
+        }
         Ok(request.signed_by(&self.issuer)?.der().to_vec())
     }
 }
@@ -85,6 +107,7 @@ pub(crate) struct Link {
     /// The client certificate that TLS has verified.
     pub(crate) certificate: Vec<u8>,
     epoch: u64,
+    server_time_ms: u64,
     said: Streaming<v1::FromNode>,
     say: mpsc::Sender<Result<v1::ToNode, Status>>,
 }
@@ -92,7 +115,8 @@ pub(crate) struct Link {
 impl Link {
     /// Lets the node in.
     pub(crate) async fn welcome(self, epoch: u64, settled_below_seq: u64) -> Self {
-        self.welcome_with(epoch, settled_below_seq, SERVER_TIME_MS, Vec::new()).await
+        let server_time_ms = self.server_time_ms;
+        self.welcome_with(epoch, settled_below_seq, server_time_ms, Vec::new()).await
     }
 
     /// Lets the node in, at a time, with a trust bundle.
@@ -104,13 +128,7 @@ impl Link {
         trust_bundle: Vec<u8>,
     ) -> Self {
         self.epoch = epoch;
-        let welcome = v1::Welcome {
-            epoch,
-            server_time_ms,
-            settled_below_seq,
-            heartbeat_ms: 1_000,
-            trust_bundle,
-        };
+        let welcome = v1::Welcome { epoch, server_time_ms, settled_below_seq, heartbeat_ms: 1_000, trust_bundle };
         self.send(v1::to_node::Frame::Welcome(welcome)).await;
         self
     }
@@ -196,6 +214,14 @@ pub(crate) struct Desk {
     pub(crate) components: HashMap<Vec<u8>, Vec<u8>>,
     /// The digests that were asked for.
     pub(crate) fetches: Vec<Vec<u8>>,
+    /// How long its certificates hold; `None` for as good as ever.
+    pub(crate) validity: Option<(OffsetDateTime, OffsetDateTime)>,
+    /// The only kinds that its certificates allow.
+    pub(crate) allowed_kinds: Option<Vec<String>>,
+    /// Renewals that were asked for, and the certificates that asked.
+    pub(crate) renewals: Vec<Vec<u8>>,
+    /// Whether it does not renew, the next time that it is asked.
+    pub(crate) renews_not: bool,
     /// Whether it knows the node no more.
     pub(crate) rejects: bool,
 }
@@ -222,13 +248,13 @@ impl rpc::node_gateway_server::NodeGateway for Served {
             return Err(Status::unauthenticated("the token is used up"));
         }
         let incarnation = desk.joins.len() as u64;
-        let certificate = self.authority.node(&request.certificate_request);
+        let certificate = self.authority.node(&request.certificate_request, incarnation, &desk);
         let certificate = certificate.map_err(|error| Status::invalid_argument(error.to_string()))?;
         Ok(Response::new(v1::JoinResponse {
             node_id: node_id().to_string(),
             incarnation,
             certificate_chain: vec![certificate, self.authority.der.clone()],
-            server_time_ms: SERVER_TIME_MS,
+            server_time_ms: self.authority.server_time_ms,
             trust_bundle: desk.trust_bundle.clone(),
         }))
     }
@@ -248,7 +274,8 @@ impl rpc::node_gateway_server::NodeGateway for Served {
         let Some(v1::from_node::Frame::Hello(hello)) = first.frame else { panic!("no Hello: {first:?}") };
         let (say, saying) = mpsc::channel(64);
         let hello = Hello::try_from(hello).expect("it is right");
-        let link = Link { hello, certificate: certificates[0].to_vec(), epoch: 0, said, say };
+        let (certificate, server_time_ms) = (certificates[0].to_vec(), self.authority.server_time_ms);
+        let link = Link { hello, certificate, epoch: 0, server_time_ms, said, say };
         // A test that is over listens no more.
         let _ = self.links.send(link);
         Ok(Response::new(ReceiverStream::new(saying)))
@@ -278,8 +305,18 @@ impl rpc::node_gateway_server::NodeGateway for Served {
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
-    async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        Err(Status::unimplemented("certificates are not renewed yet"))
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        let certificates = request.peer_certs().expect("TLS asks for one");
+        let mut desk = self.desk();
+        desk.renewals.push(certificates[0].to_vec());
+        if std::mem::take(&mut desk.renews_not) {
+            return Err(Status::unavailable("not now"));
+        }
+        let incarnation = desk.joins.len() as u64;
+        let certificate = self.authority.node(&request.get_ref().certificate_request, incarnation, &desk);
+        let certificate = certificate.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let certificate_chain = vec![certificate, self.authority.der.clone()];
+        Ok(Response::new(v1::RenewResponse { certificate_chain }))
     }
 
     async fn exchange_secret(&self, _: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {

@@ -1,6 +1,7 @@
 //! The daemon and a scripted gateway, over real TLS.
 
 mod bench;
+mod credentials;
 mod gateway;
 mod join;
 mod kinds;

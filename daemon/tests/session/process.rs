@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use bc_daemon::faults;
 use bc_proto::wire::{Report, Update, v1};
+use rcgen::date_time_ymd;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::net::UnixDatagram;
@@ -93,6 +94,27 @@ async fn a_node_that_is_not_known_any_more_says_to_join_again_and_goes_on() {
     assert!(said.contains("ERROR") && said.contains("bcd join --again"), "{said}");
     // It goes on, although nobody reads its log any more.
     assert_eq!(child.try_wait().expect("it can be asked"), None);
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert_eq!(ended(child).await.status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_over_is_told_as_such_with_what_to_do() {
+    let bench = Bench::new();
+    let gateway = bench.gateway().await;
+    // By server time it is good for months; the gateway's TLS goes by this machine's clock.
+    gateway.desk().validity = Some((date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1)));
+    bench.join(&[&gateway]).await;
+    let mut child = start(&mut bcd(&bench));
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let said = tokio::task::spawn_blocking(move || {
+        lines
+            .map_while(Result::ok)
+            .find(|line| line.contains("certificate") && line.contains("gateway"))
+            .expect("it says why")
+    });
+    let said = soon(said).await.expect("no panic");
+    assert!(said.contains("ERROR") && said.contains("it has expired") && said.contains("bcd join --again"), "{said}");
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
     assert_eq!(ended(child).await.status.code(), Some(0));
 }

@@ -13,7 +13,7 @@ use bc_proto::schema::Problem;
 use bc_runtime::Kind;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use sqlx::Connection as _;
+use sqlx::{Connection as _, PgConnection};
 use time::Duration;
 
 use super::auth::{Caller, NODES_EXEC, NODES_READ};
@@ -29,7 +29,7 @@ use crate::queue::cancel::Cancellation;
 use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::commands::{self, Prospect};
 use crate::store::kinds::Digest;
-use crate::{queue, registry};
+use crate::{attestation, queue, registry};
 
 /// How long a command waits for its node if nothing is said, seconds.
 const DEFAULT_NOT_AFTER: u32 = 600;
@@ -212,14 +212,16 @@ fn unsupported(kind: &str) -> Failure {
 }
 
 fn conflict(id: CommandId) -> Failure {
-    let message = format!("idempotencyKey: means {id} already, which is of another kind or batch or has another payload");
+    let message =
+        format!("idempotencyKey: means {id} already, which is of another kind or batch or has another payload");
     Failure::new(Code::Conflict, message).with(json!({ "commandId": id.to_string() }))
 }
 
 async fn answer(app: &App, tenant: TenantId, id: CommandId) -> Result<Json<types::Command>, Failure> {
     tracing::Span::current().record("command", tracing::field::display(id));
-    let found = commands::find(&mut *app.db().await?, tenant, id).await?;
-    found.map(|found| Json(document(found))).ok_or_else(|| Failure::not_found("command", id))
+    let mut db = app.db().await?;
+    let found = commands::find(&mut db, tenant, id).await?.ok_or_else(|| Failure::not_found("command", id))?;
+    one(&mut db, found).await
 }
 
 /// Show a command.
@@ -231,8 +233,9 @@ pub(super) async fn get(
     Body(ask): Body<CommandRef>,
 ) -> Result<Json<types::Command>, Failure> {
     let (tenant, node, id) = named(&caller, NODES_READ, &ask)?;
-    let found = commands::find(&mut *app.db().await?, tenant, id).await?.filter(|found| found.node == node);
-    found.map(|found| Json(document(found))).ok_or_else(|| Failure::not_found("command", id))
+    let mut db = app.db().await?;
+    let found = commands::find(&mut db, tenant, id).await?.filter(|found| found.node == node);
+    one(&mut db, found.ok_or_else(|| Failure::not_found("command", id))?).await
 }
 
 fn named(caller: &Caller, permission: &str, ask: &CommandRef) -> Result<(TenantId, NodeId, CommandId), Failure> {
@@ -277,7 +280,9 @@ pub(super) async fn list(
     let has_more = found.len() > limit as usize;
     found.truncate(limit as usize);
     let next_cursor = found.last().filter(|_| has_more).map(|last| cursor::seal(&last.seq));
-    Ok(Json(Page { items: found.into_iter().map(document).collect(), next_cursor }))
+    let mut items: Vec<_> = found.into_iter().map(document).collect();
+    attest(&mut db, &mut items).await?;
+    Ok(Json(Page { items, next_cursor }))
 }
 
 /// Call a command off.
@@ -309,12 +314,18 @@ pub(super) async fn cancel(
             app.bus.tell(Signal::Events);
         }
     }
-    Ok(Json(document(found)))
+    one(&mut db, found).await
+}
+
+async fn one(db: &mut PgConnection, found: commands::Command) -> Result<Json<types::Command>, Failure> {
+    let mut document = document(found);
+    attest(db, std::slice::from_mut(&mut document)).await?;
+    Ok(Json(document))
 }
 
 fn document(found: commands::Command) -> types::Command {
     let is = |word: &str| found.traits.iter().any(|it| it == word);
-    let (retry_safe, destructive) = (is("retry-safe"), is("destructive"));
+    let (retry_safe, destructive, is_attested) = (is("retry-safe"), is("destructive"), is("attested"));
     types::Command {
         id: found.id.to_string(),
         tenant_id: found.tenant.to_string(),
@@ -338,8 +349,24 @@ fn document(found: commands::Command) -> types::Command {
         settled_at: found.settled_at,
         reported_at: found.reported_at,
         cancel_requested_at: found.cancel_requested_at,
+        // Until `attest` has looked: it may be.
+        attested: is_attested && found.reported_at.is_some(),
+        attested_by: None,
         result: found.result.as_deref().and_then(shown),
     }
+}
+
+/// Checks what may be attested.
+async fn attest(db: &mut PgConnection, documents: &mut [types::Command]) -> Result<(), Failure> {
+    let candidates: Vec<CommandId> =
+        documents.iter().filter(|it| it.attested).filter_map(|it| it.id.parse().ok()).collect();
+    let attested = attestation::of_many(db, &candidates).await?;
+    for document in documents {
+        let by = document.id.parse().ok().and_then(|id: CommandId| attested.get(&id));
+        document.attested = by.is_some();
+        document.attested_by = by.map(hex::encode);
+    }
+    Ok(())
 }
 
 /// A result as the node stored it. Nodes store JSON; whatever else there is, is shown as text rather than hidden.

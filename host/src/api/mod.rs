@@ -5,6 +5,7 @@
 mod auth;
 mod batches;
 pub mod bootstrap;
+mod certificates;
 mod commands;
 mod cursor;
 pub mod error;
@@ -133,6 +134,8 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(nodes::label_node))
         .routes(routes!(nodes::delete))
         .routes(routes!(nodes::create_join_token))
+        .routes(routes!(certificates::list))
+        .routes(routes!(certificates::revoke))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

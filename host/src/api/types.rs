@@ -5,6 +5,7 @@
 //! **Invariant:** a field that is not known is refused, with its name.
 
 mod batches;
+mod certificates;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 
 pub use self::batches::*;
+pub use self::certificates::*;
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -187,6 +189,12 @@ pub struct Command {
     /// Since when it is to stop.
     #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     pub cancel_requested_at: Option<OffsetDateTime>,
+    /// Whether the node signed this end and this result, checked now. Never for what the control plane settled by itself.
+    #[serde(default)]
+    pub attested: bool,
+    /// SHA-256 of the node's certificate whose key signed it, hexadecimal; absent where it is not attested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attested_by: Option<String>,
     /// The result, or a failure's particulars; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,

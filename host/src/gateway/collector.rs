@@ -4,7 +4,7 @@
 //! and the node tells it again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bc_proto::id::{CommandId, NodeId};
@@ -20,10 +20,12 @@ use super::sessions::Session;
 use crate::bus::Signal;
 use crate::faults::crash_at;
 use crate::queue;
+use crate::queue::attest::{self, Judged, Refused};
 use crate::queue::hello::settled_below;
 use crate::queue::mark::{Busy, Mark, Requeued};
 use crate::queue::settle::{Report, Settled};
 use crate::store::Error;
+use crate::store::kinds::Digest;
 
 /// The most updates of one batch, and how many may wait for the next before sessions are not read any more.
 pub(super) const BATCH: usize = 1_024;
@@ -159,9 +161,14 @@ impl Batch {
     }
 }
 
+#[derive(Default)]
 struct Written {
     requeued: Vec<Requeued>,
     settled: Settled,
+    /// Reports that are not believed: they changed nothing, and are not acknowledged.
+    refused: Vec<Refused>,
+    /// How many of these were told as events.
+    told: u64,
     below: HashMap<Uuid, u64>,
 }
 
@@ -183,21 +190,41 @@ async fn write(gateway: &Inner, batch: &Batch) -> Result<Written, Error> {
         tx.commit().await?;
         crash_at("requeue.after-write");
     }
-    let mut settled = Settled::default();
-    let mut below = HashMap::new();
+    let mut written = Written { requeued, ..Written::default() };
     if !batch.reports.is_empty() {
+        let known = gateway.attested(batch);
+        let Judged { kept, refused, learned } = attest::judge(&mut db, &batch.reports, &known, now).await?;
+        gateway.learn(learned);
+        written.told = attest::note(&mut db, &batch.reports, &refused, now).await?;
+        written.refused = refused;
         crash_at("settle.before-write");
-        settled = queue::settle(&mut db, &batch.reports, now).await?;
+        written.settled = queue::settle(&mut db, &kept, now).await?;
         crash_at("settle.after-write");
         let nodes: HashSet<Uuid> = batch.reports.iter().map(|report| report.node.uuid()).collect();
-        below = settled_below(&mut db, &nodes.into_iter().collect::<Vec<_>>()).await?;
+        written.below = settled_below(&mut db, &nodes.into_iter().collect::<Vec<_>>()).await?;
     }
-    Ok(Written { requeued, settled, below })
+    Ok(written)
+}
+
+impl Inner {
+    /// What is known of each report's kind: whether it is attested.
+    fn attested(&self, batch: &Batch) -> Vec<Option<bool>> {
+        let attested = self.attested.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |report: &Report| {
+            let digest = batch.sessions.get(&report.node)?.digest_of(report.command)?;
+            attested.get(&digest).copied()
+        };
+        batch.reports.iter().map(known).collect()
+    }
+
+    fn learn(&self, learned: Vec<(Digest, bool)>) {
+        self.attested.lock().unwrap_or_else(PoisonError::into_inner).extend(learned);
+    }
 }
 
 /// Acknowledges what was written, and gives the credits back.
 fn tell(gateway: &Inner, batch: &Batch, written: Written) {
-    let Written { requeued, settled, below } = written;
+    let Written { requeued, settled, refused, told, below } = written;
     let now = gateway.world.now();
     for it in &requeued {
         if let Some(session) = batch.sessions.get(&it.node) {
@@ -212,12 +239,20 @@ fn tell(gateway: &Inner, batch: &Batch, written: Written) {
             session.release(&[it.command]);
         }
     }
-    if !settled.now.is_empty() {
+    if !settled.now.is_empty() || told > 0 {
         gateway.bus.tell(Signal::Events);
     }
+    for it in &refused {
+        let Report { node, command, .. } = &batch.reports[it.index];
+        tracing::warn!(%node, %command, reason = %it.reason, "a result is not believed");
+    }
+    let refused: HashSet<usize> = refused.iter().map(|it| it.index).collect();
     let dropped: HashSet<Uuid> = settled.dropped.iter().map(CommandId::uuid).collect();
     let mut acknowledged: HashMap<NodeId, Vec<CommandId>> = HashMap::new();
-    for report in &batch.reports {
+    for (index, report) in batch.reports.iter().enumerate() {
+        if refused.contains(&index) {
+            continue;
+        }
         if dropped.contains(&report.command.uuid()) {
             // Most likely the session is over.
             gateway.looks.add([report.node]);

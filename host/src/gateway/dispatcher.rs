@@ -76,14 +76,14 @@ async fn dispatch(gateway: &Inner, rooms: &[Room]) -> Result<(), Error> {
             session.deliver(delivery);
             crash_at("deliver.after-send");
         } else {
-            refused.push(refusal(&delivery, session.epoch, gateway.world.now()));
+            refused.push(refusal(&delivery, session.epoch));
         }
     }
     refuse(gateway, &refused).await
 }
 
-/// Rejects what the certificate of a session does not allow.
-pub(super) fn refusal(delivery: &Delivery, epoch: u64, now: time::OffsetDateTime) -> Report {
+/// Rejects what the certificate of a session does not allow: a decision of the control plane, not the node's word.
+pub(super) fn refusal(delivery: &Delivery, epoch: u64) -> Report {
     tracing::warn!(node = %delivery.deliver.node, command = %delivery.deliver.command, kind = delivery.deliver.kind,
         "the node's restricted identity does not accept this kind");
     Report {
@@ -93,7 +93,9 @@ pub(super) fn refusal(delivery: &Delivery, epoch: u64, now: time::OffsetDateTime
         event: Event::ReportedRejected,
         reason: "UNSUPPORTED".to_owned(),
         result: br#"{"message":"the node runs a restricted identity that does not accept this kind"}"#.to_vec(),
-        at: now,
+        at: None,
+        node_sig: Vec::new(),
+        attested_by: None,
     }
 }
 

@@ -14,10 +14,9 @@ use tonic::Status;
 use super::{Inner, away};
 use crate::bus::Signal;
 use crate::faults::crash_at;
-use crate::pki::{self, Peer};
+use crate::pki::Peer;
 use crate::queue::life;
 use crate::store::join_tokens::{self, JoinToken};
-use crate::store::node_certificates::{self, NewCertificate};
 use crate::store::{Error, nodes, trust_bundles, unix_ms};
 
 /// The longest name of a node.
@@ -49,24 +48,9 @@ impl Inner {
             Some(node) => self.again(&mut tx, node, now).await?,
             None => self.create(&mut tx, token.tenant, name, role, now).await.map_err(|error| away(&error))?,
         };
-        let issued = self.authority.issue_node(&request.certificate_request, peer, self.world.bytes(), now);
-        let issued = issued.map_err(|error| match error {
-            pki::Error::Request(_) => Status::invalid_argument(format!("JoinRequest.certificate_request: {error}")),
-            error => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a node could not be certified");
-                Status::internal("the authority does not sign")
-            }
-        })?;
-        let certificate = NewCertificate {
-            fingerprint: Sha256::digest(&issued.der).into(),
-            node: peer.node,
-            incarnation: peer.incarnation,
-            der: &issued.der,
-            allowed_kinds: token.allowed_kinds.as_deref(),
-            not_after: issued.not_after,
-        };
+        let certify = self.certify(&mut tx, peer, &request.certificate_request, token.allowed_kinds.as_deref(), now);
+        let certificate = certify.await.map_err(|refused| refused.status("JoinRequest"))?;
         let written = async {
-            node_certificates::create(&mut tx, certificate, now).await?;
             join_tokens::spend(&mut tx, hash, now).await?;
             let trust_bundle = trust_bundles::latest(&mut tx).await?.map(|it| it.document).unwrap_or_default();
             crash_at("join.before-write");
@@ -84,7 +68,7 @@ impl Inner {
         Ok(v1::JoinResponse {
             node_id: peer.node.to_string(),
             incarnation: peer.incarnation,
-            certificate_chain: vec![issued.der, self.authority.certificate_der().to_vec()],
+            certificate_chain: vec![certificate, self.authority.certificate_der().to_vec()],
             server_time_ms: unix_ms(now),
             trust_bundle,
         })

@@ -7,8 +7,9 @@
 //! **Invariant:** a killed gateway loses nothing: what it said was durable before it said so, and every write for a session is
 //! fenced by the session's epoch.
 
-pub(crate) mod codec;
 mod bundles;
+mod certify;
+pub(crate) mod codec;
 mod collector;
 mod dispatcher;
 mod fetch;
@@ -23,6 +24,7 @@ mod tests;
 mod tls;
 mod wakes;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ pub use self::tls::ServeError;
 use self::wakes::{Timers, Wakes};
 use crate::bus::Bus;
 use crate::pki::{Authority, Peer};
+use crate::store::kinds::Digest;
 use crate::store::node_certificates::Fingerprint;
 use crate::store::{Error, gateways};
 use crate::world::World;
@@ -106,6 +109,8 @@ struct Inner {
     room: Arc<Semaphore>,
     components: fetch::Components,
     bundles: bundles::Bundles,
+    /// Which components are attested, as far as reports of them came: what a digest names never changes.
+    attested: Mutex<HashMap<Digest, bool>>,
     ended: Mutex<Vec<(NodeId, u64)>>,
     ended_grew: Notify,
 }
@@ -145,6 +150,7 @@ impl Gateway {
             room: Arc::new(Semaphore::new(collector::ROOM_KIB)),
             components: fetch::Components::default(),
             bundles: bundles::Bundles::default(),
+            attested: Mutex::default(),
             ended: Mutex::default(),
             ended_grew: Notify::new(),
         });

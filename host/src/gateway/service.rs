@@ -57,8 +57,9 @@ impl NodeGateway for Service {
         Ok(Response::new(Box::pin(fetch::pieces(component))))
     }
 
-    async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        Err(Status::unimplemented("certificates are not renewed yet"))
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        let caller = caller(&request)?;
+        self.gateway.renew(caller, request.get_ref()).await.map(Response::new)
     }
 
     async fn exchange_secret(&self, _: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {

@@ -212,10 +212,10 @@ async fn welcome(
     let mut refused = Vec::new();
     for delivery in opened.replay {
         if !session.allows(&delivery.deliver.kind) {
-            refused.push(dispatcher::refusal(&delivery, session.epoch, gateway.world.now()));
+            refused.push(dispatcher::refusal(&delivery, session.epoch));
             continue;
         }
-        session.count(delivery.deliver.command, delivery.lane);
+        session.count(&delivery);
         cancelled.extend(delivery.cancelled());
         send(Frame::Deliver(delivery.deliver.into())).await?;
     }
@@ -282,10 +282,15 @@ fn what(session: &Session, update: Update) -> What {
             // The one character that Postgres does not take.
             reason: update.reason.replace('\0', "\u{fffd}"),
             result: update.result,
-            at: i64::try_from(update.at_ms / 1_000)
-                .ok()
-                .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
-                .map_or(OffsetDateTime::UNIX_EPOCH, |at| at + Duration::from_millis(update.at_ms % 1_000)),
+            at: Some(
+                i64::try_from(update.at_ms / 1_000)
+                    .ok()
+                    .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+                    .map_or(OffsetDateTime::UNIX_EPOCH, |at| at + Duration::from_millis(update.at_ms % 1_000)),
+            ),
+            // One byte more than a signature has says as much as any number of them.
+            node_sig: update.node_sig.into_iter().take(65).collect(),
+            attested_by: None,
         }),
     }
 }

@@ -18,6 +18,7 @@ use tonic::Status;
 
 use crate::queue::claim::{Delivery, Room};
 use crate::queue::look::Cancelled;
+use crate::store::kinds::Digest;
 
 /// How many frames may wait for a node that does not read. More than a full set of lanes, with cancels and acknowledgements; a
 /// session with more than that waiting is closed.
@@ -42,9 +43,26 @@ pub(super) struct Session {
     books: Mutex<Books>,
 }
 
+/// A command that the node has.
+#[derive(Debug)]
+struct Outstanding {
+    command: CommandId,
+    lane: Lane,
+    /// SHA-256 of its component.
+    digest: Option<Digest>,
+}
+
+impl From<&Delivery> for Outstanding {
+    fn from(delivery: &Delivery) -> Self {
+        let mut digest = Digest::default();
+        let is_read = hex::decode_to_slice(&delivery.deliver.kind_digest, &mut digest).is_ok();
+        Self { command: delivery.deliver.command, lane: delivery.lane, digest: is_read.then_some(digest) }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Books {
-    outstanding: Vec<(CommandId, Lane)>,
+    outstanding: Vec<Outstanding>,
     /// The highest seq claimed of each lane, in the order of [`Lane::ALL`].
     above: [u64; 3],
     /// Called off before they were sent: the claim and the wish crossed.
@@ -60,7 +78,16 @@ impl Session {
         over: CancellationToken,
     ) -> Self {
         let allowed_kinds = allowed_kinds.map(Vec::into_boxed_slice);
-        Self { node, epoch, allowed_kinds, out, over, heard_ms: AtomicU64::new(0), trust_version: AtomicU64::new(0), books: Mutex::default() }
+        Self {
+            node,
+            epoch,
+            allowed_kinds,
+            out,
+            over,
+            heard_ms: AtomicU64::new(0),
+            trust_version: AtomicU64::new(0),
+            books: Mutex::default(),
+        }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -88,8 +115,8 @@ impl Session {
     pub(super) fn deliver(&self, delivery: Delivery) {
         let (command, lane) = (delivery.deliver.command, delivery.lane);
         let mut books = self.books();
-        if !books.outstanding.iter().any(|(it, _)| *it == command) {
-            books.outstanding.push((command, lane));
+        if !books.outstanding.iter().any(|it| it.command == command) {
+            books.outstanding.push((&delivery).into());
         }
         let above = &mut books.above[index(lane)];
         *above = delivery.deliver.seq.max(*above);
@@ -102,14 +129,19 @@ impl Session {
     }
 
     /// Counts a command that was replayed.
-    pub(super) fn count(&self, command: CommandId, lane: Lane) {
-        self.books().outstanding.push((command, lane));
+    pub(super) fn count(&self, delivery: &Delivery) {
+        self.books().outstanding.push(delivery.into());
+    }
+
+    /// The component of a command that the node has.
+    pub(super) fn digest_of(&self, command: CommandId) -> Option<Digest> {
+        self.books().outstanding.iter().find(|it| it.command == command)?.digest
     }
 
     /// Asks the node to stop a command, at once or as soon as it is sent.
     pub(super) fn cancel(&self, cancelled: Cancelled) {
         let mut books = self.books();
-        if books.outstanding.iter().any(|(it, _)| *it == cancelled.command) {
+        if books.outstanding.iter().any(|it| it.command == cancelled.command) {
             self.send(cancel(cancelled));
         } else if !books.cancelled.contains(&cancelled) && books.cancelled.len() < BACKLOG {
             books.cancelled.push(cancelled);
@@ -117,13 +149,13 @@ impl Session {
     }
 
     pub(super) fn has(&self, command: CommandId) -> bool {
-        self.books().outstanding.iter().any(|(it, _)| *it == command)
+        self.books().outstanding.iter().any(|it| it.command == command)
     }
 
     /// What it can take, lane by lane.
     pub(super) fn rooms(&self) -> Vec<Room> {
         let books = self.books();
-        let free = LIMITS.free(PerLane::count(books.outstanding.iter().map(|(_, lane)| *lane)));
+        let free = LIMITS.free(PerLane::count(books.outstanding.iter().map(|it| it.lane)));
         let room = |lane: Lane| {
             let above_seq = books.above[index(lane)];
             Room { node: self.node, epoch: self.epoch, lane, credits: free.get(lane), above_seq }
@@ -133,7 +165,7 @@ impl Session {
 
     /// Gives credits back.
     pub(super) fn release(&self, commands: &[CommandId]) {
-        self.books().outstanding.retain(|(it, _)| !commands.contains(it));
+        self.books().outstanding.retain(|it| !commands.contains(&it.command));
     }
 
     /// Claims from the beginning next time.

@@ -9,6 +9,7 @@
 //! **Invariant:** a row in `settled` is inserted only by the statement that deletes the command's row elsewhere: a command
 //! ends once. Every function expects READ COMMITTED, the default.
 
+pub mod attest;
 pub mod cancel;
 pub mod claim;
 pub mod enqueue;

@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
+use crate::store::node_certificates::Fingerprint;
 use crate::store::{Error, signed};
 
 /// How often a report is tried that finds its command nowhere: it may be on the move between two tables, of which a statement
@@ -31,8 +32,12 @@ pub struct Report {
     pub reason: String,
     /// The result exactly as the node stored it; empty for none.
     pub result: Vec<u8>,
-    /// The node's own time of it.
-    pub at: OffsetDateTime,
+    /// The node's own time of it; `None` for a decision of the control plane about what it sent on this session.
+    pub at: Option<OffsetDateTime>,
+    /// The node's signature, as it came; empty for none.
+    pub node_sig: Vec<u8>,
+    /// The certificate that it was verified with, by [`attest::judge`](super::attest::judge). Without it the signature is not kept.
+    pub attested_by: Option<Fingerprint>,
 }
 
 /// What became of reports.
@@ -65,7 +70,8 @@ pub async fn settle(db: &mut PgConnection, reports: &[Report], now: OffsetDateTi
                 state,
                 reason: report.reason.clone(),
                 result: report.result.clone(),
-                reported_at: Some(report.at),
+                reported_at: report.at,
+                attestation: report.attested_by.map(|by| (report.node_sig.clone(), by)),
             });
         }
     }
@@ -110,6 +116,8 @@ pub(super) struct Settlement {
     pub(super) reason: String,
     pub(super) result: Vec<u8>,
     pub(super) reported_at: Option<OffsetDateTime>,
+    /// The node's signature, and the certificate that it was verified with.
+    pub(super) attestation: Option<(Vec<u8>, Fingerprint)>,
 }
 
 impl Settlement {
@@ -125,6 +133,7 @@ impl Settlement {
             reason: reason.to_owned(),
             result: Vec::new(),
             reported_at: None,
+            attestation: None,
         })
     }
 }
@@ -147,13 +156,18 @@ pub(super) async fn write(
     let reasons: Vec<String> = settlements.iter().map(|it| it.reason.clone()).collect();
     let results: Vec<Vec<u8>> = settlements.iter().map(|it| it.result.clone()).collect();
     let reported: Vec<Option<OffsetDateTime>> = settlements.iter().map(|it| it.reported_at).collect();
+    let signatures = settlements.iter().map(|it| it.attestation.as_ref().map(|(sig, _)| sig.clone()));
+    let signatures: Vec<Option<Vec<u8>>> = signatures.collect();
+    let certificates = settlements.iter().map(|it| it.attestation.as_ref().map(|(_, by)| by.to_vec()));
+    let certificates: Vec<Option<Vec<u8>>> = certificates.collect();
     let done = sqlx::query_scalar!(
         r#"
         with asked as materialized (
             select a.*, c.seq, c.lane, c.tenant_id, c.kind
             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bool[], $5::bool[], $6::text[], $7::text[],
-                        $8::bytea[], $9::timestamptz[])
-                as a (node_id, id, epoch, from_ready, from_in_flight, state, reason, result, reported_at)
+                        $8::bytea[], $9::timestamptz[], $11::bytea[], $12::bytea[])
+                as a (node_id, id, epoch, from_ready, from_in_flight, state, reason, result, reported_at, node_sig,
+                      attested_by)
             -- By its id alone: with a plain `=` the planner may walk through all commands that the node ever had.
             join commands c on c.id = a.id and c.node_id is not distinct from a.node_id
             join nodes n on n.id = a.node_id and (a.epoch is null or a.epoch = n.session_epoch)
@@ -171,9 +185,9 @@ pub(super) async fn write(
             select * from landed union all select * from unsent
         ), kept as (
             insert into settled (node_id, seq, state, reason, result, settled_at, reported_at, dispatched_at,
-                                 cancel_requested_at)
+                                 cancel_requested_at, node_sig, attested_by)
             select node_id, seq, state::terminal_state, reason, result, $10, reported_at, dispatched_at,
-                   cancel_requested_at
+                   cancel_requested_at, node_sig, attested_by
             from gone
         ), said as (
             insert into events (tenant_id, node_id, command_id, topic, body, at)
@@ -192,6 +206,8 @@ pub(super) async fn write(
         &results,
         &reported as &[Option<OffsetDateTime>],
         now,
+        &signatures as &[Option<Vec<u8>>],
+        &certificates as &[Option<Vec<u8>>],
     )
     .fetch_all(db)
     .await?;

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** outside `store` and `queue` nothing speaks SQL. A stored row that does not parse is an error which names it.
 
+pub mod attestations;
 pub mod batches;
 pub mod code;
 pub mod commands;

@@ -5,12 +5,14 @@
 pub mod accept;
 pub mod admission;
 pub mod approval;
+pub mod attest;
 pub mod backoff;
 pub mod daemon;
 pub mod lane;
 pub mod permission;
 pub mod plugins;
 pub mod remediation;
+pub mod renewal;
 pub mod resume;
 pub mod state;
 pub mod sweep;

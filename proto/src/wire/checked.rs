@@ -125,7 +125,7 @@ pub struct Update {
     pub result: Vec<u8>,
     /// The node's own time of it.
     pub at_ms: u64,
-    /// The node's signature, as it came; empty for none.
+    /// The node's signature, as it came; empty for none, and until it leaves the node.
     pub node_sig: Vec<u8>,
 }
 

@@ -6,6 +6,7 @@ mod bad_input;
 mod batches;
 mod dev;
 mod gone;
+mod identities;
 mod kinds;
 mod nodes;
 mod outcomes;

@@ -25,6 +25,8 @@ pub struct Replica {
     state_dir: PathBuf,
     api_port: u16,
     gateway_port: u16,
+    /// Settings that are given at every start.
+    environment: Vec<(String, String)>,
     process: Option<Process>,
 }
 
@@ -37,6 +39,7 @@ impl Replica {
             state_dir: state_dir.to_owned(),
             api_port: free_port(),
             gateway_port: free_port(),
+            environment: Vec::new(),
             process: None,
         };
         replica.restart().await;
@@ -59,6 +62,11 @@ impl Replica {
     /// When it does not run.
     pub fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("it runs")
+    }
+
+    /// From its next start on it has this setting, as the environment names it.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// Kills it as `kill -9` does.
@@ -96,6 +104,7 @@ impl Replica {
         command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
         command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
         command.env("RUST_LOG", "info").env_remove(CRASH_AT).envs(variables.iter().copied());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start(&self.name, &mut command);
         process.has_said(SERVES).await;
         self.process = Some(process);

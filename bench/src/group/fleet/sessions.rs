@@ -208,6 +208,7 @@ async fn enrol(pool: &PgPool, world: &World, count: usize) -> anyhow::Result<Vec
             node: id,
             incarnation: 1,
             der: der.as_bytes(),
+            key: bc_proto::sign::SecretKey::from_seed([7; 32]).public(),
             allowed_kinds: None,
             not_after: now + Duration::from_hours(24),
         };

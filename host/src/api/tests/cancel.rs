@@ -36,7 +36,17 @@ pub(super) async fn in_every_state(api: &Api) -> (NodeId, Vec<(State, CommandId)
             Some(event) if state.is_terminal() => {
                 let reason = if state == State::Succeeded { "" } else { "a-reason" };
                 let result = if state == State::Succeeded { br#"{"a":1}"#.to_vec() } else { Vec::new() };
-                let report = Report { node, epoch, command: id, event, reason: reason.into(), result, at: at(2) };
+                let report = Report {
+                    node,
+                    epoch,
+                    command: id,
+                    event,
+                    reason: reason.into(),
+                    result,
+                    at: Some(at(2)),
+                    node_sig: Vec::new(),
+                    attested_by: None,
+                };
                 settle(&mut db, &[report], at(2)).await.expect("a database");
             }
             Some(event) => {
@@ -51,7 +61,9 @@ pub(super) async fn in_every_state(api: &Api) -> (NodeId, Vec<(State, CommandId)
     tx.commit().await.expect("a commit");
     commands.push((State::Expired, id));
     let id = fleet.enqueue(&node, kind).await.id;
-    queue::cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), fleet.tenant, id, at(5)).await.expect("a database");
+    queue::cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), fleet.tenant, id, at(5))
+        .await
+        .expect("a database");
     commands.push((State::Cancelled, id));
     commands.push((State::Pending, fleet.enqueue(&node, kind).await.id));
     (node, commands)

@@ -173,6 +173,7 @@ async fn a_node_gets_what_its_role_and_its_certificate_allow() {
         node,
         incarnation: 1,
         der: b"x",
+        key: bc_proto::sign::SecretKey::from_seed([n; 32]).public(),
         allowed_kinds: allowed,
         not_after: at(1000),
     };

@@ -88,6 +88,15 @@ async fn every_field_has_a_rule_and_an_error_that_names_it() {
     ];
     cases.push(("nodes.createJoinToken", &tenant_only, changes));
     let changes = vec![
+        json!({ "nodeId": "x" }),
+        json!({ "fingerprint": "x" }),
+        json!({ "fingerprint": "ab".repeat(31) }),
+        json!({ "fingerprint": 7 }),
+        json!({ "fingerprints": [] }),
+    ];
+    cases.push(("nodes.revokeCertificate", &on_node, changes));
+    cases.push(("nodes.certificates", &on_node, vec![json!({ "nodeId": "x" }), json!({ "fingerprint": "x" })]));
+    let changes = vec![
         json!({ "identity": "" }),
         json!({ "identity": "a\u{0}" }),
         json!({ "label": null }),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Api, with};
 use crate::bus::Signal;
 use crate::store::join_tokens;
+use crate::store::node_certificates::{self, NewCertificate};
 use crate::testing::{at, greeting};
 
 fn names(page: &Value) -> Vec<String> {
@@ -102,4 +103,46 @@ async fn a_join_token_names_the_gateway_and_is_stored_as_its_hash() {
     let unknown = crate::testing::uuid();
     let unknown = bc_proto::id::NodeId::from_uuid(unknown).to_string();
     assert_eq!(api.call("nodes.createJoinToken", with(ask, json!({ "nodeId": unknown }))).await.code(), "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn certificates_are_listed_and_revoked_one_by_one_or_all_at_once() {
+    let api = Api::new().await;
+    let (node, other) = (api.fleet.node().await, api.fleet.node().await);
+    let certificate = |n: u8, node| NewCertificate {
+        fingerprint: [n; 32],
+        node,
+        incarnation: 1,
+        der: b"x",
+        key: bc_proto::sign::SecretKey::from_seed([n; 32]).public(),
+        allowed_kinds: None,
+        not_after: at(1000),
+    };
+    for (n, node) in [(1, node), (2, node), (3, node), (4, other)] {
+        let created = node_certificates::create(&mut *api.fleet.db().await, certificate(n, node), at(n.into())).await;
+        created.expect("a database");
+    }
+    api.fleet.hello(&greeting(&node), at(5)).await;
+    let mut signals = api.app.bus.subscribe();
+    let reference = json!({ "tenantId": api.tenant(), "nodeId": node.to_string() });
+    let revoked = |page: &Value| -> Vec<bool> {
+        page["items"].as_array().expect("items").iter().map(|it| it.get("revokedAt").is_some()).collect()
+    };
+    let listed = api.call("nodes.certificates", reference.clone()).await.ok();
+    assert_eq!(revoked(&listed), [false; 3]);
+    assert_eq!(listed["items"][0]["fingerprint"], "03".repeat(32), "the newest first");
+    let connected = async || api.call("nodes.get", reference.clone()).await.ok()["sessionEpoch"].clone();
+    assert_eq!(connected().await, 1);
+
+    let one = |n: u8| with(reference.clone(), json!({ "fingerprint": hex::encode([n; 32]) }));
+    assert_eq!(revoked(&api.call("nodes.revokeCertificate", one(2)).await.ok()), [false, true, false]);
+    assert_eq!(connected().await, 2, "what is said on the session of before has no effect");
+    assert_eq!(signals.try_recv(), Ok(Signal::Cancel { node }));
+    api.call("nodes.revokeCertificate", one(2)).await.ok();
+    assert_eq!(connected().await, 2, "once more changes nothing");
+    let strange = api.call("nodes.revokeCertificate", one(4)).await;
+    assert_eq!(strange.words(), format!("404 NOT_FOUND there is no certificate {}", "04".repeat(32)), "another node's");
+    assert_eq!(revoked(&api.call("nodes.revokeCertificate", reference.clone()).await.ok()), [true; 3]);
+    let other = json!({ "tenantId": api.tenant(), "nodeId": other.to_string() });
+    assert_eq!(revoked(&api.call("nodes.certificates", other).await.ok()), [false]);
 }

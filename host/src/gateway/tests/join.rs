@@ -5,7 +5,7 @@ use crate::queue::life;
 
 async fn refusal(site: &Site, replica: &Replica, change: impl FnOnce(&mut v1::JoinRequest)) -> (Code, String) {
     let token = site.token(None, None).await;
-    let mut request = request(&token, &KeyPair::generate().expect("a key"));
+    let mut request = request(&token, &KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key"));
     change(&mut request);
     let status = replica.client(&site.authority, None).join(request).await.expect_err("a refusal");
     (status.code(), status.message().to_owned())
@@ -53,7 +53,7 @@ async fn what_is_refused_says_why_and_spends_no_token() {
     insta::assert_snapshot!(said);
 
     let token = site.token(None, None).await;
-    let mut damaged = request(&token, &KeyPair::generate().expect("a key"));
+    let mut damaged = request(&token, &KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key"));
     damaged.certificate_request.truncate(40);
     let status = replica.client(&site.authority, None).join(damaged).await.expect_err("a refusal");
     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
@@ -82,7 +82,7 @@ async fn without_a_certificate_of_this_authority_there_is_no_session() {
     let site = Site::new().await;
     let replica = site.replica("one").await;
     let machine = site.machine(&replica).await;
-    let key = KeyPair::generate().expect("a key");
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
     let csr = request("", &key).certificate_request;
     let now = OffsetDateTime::now_utc();
 
@@ -94,11 +94,11 @@ async fn without_a_certificate_of_this_authority_there_is_no_session() {
     assert_eq!(status.code(), Code::Unauthenticated);
 
     let forger = Authority::create([2; 16], now).expect("an authority").0;
-    let certificate = forger.issue_node(&csr, machine.peer, [3; 16], now).expect("it signs anything").der;
+    let certificate = forger.issue_node(&csr, machine.peer, None, [3; 16], now).expect("it signs anything").der;
     let status = Machine::with(machine.peer, &certificate, &key).open(&site.authority, &replica).await.err();
     assert!(status.is_some_and(|status| status.code() != Code::Ok), "the handshake fails");
 
-    let unknown = site.authority.issue_node(&csr, machine.peer, [3; 16], now).expect("issued").der;
+    let unknown = site.authority.issue_node(&csr, machine.peer, None, [3; 16], now).expect("issued").der;
     let status = Machine::with(machine.peer, &unknown, &key).open(&site.authority, &replica).await.err();
     assert_eq!(status.expect("a refusal").code(), Code::Unauthenticated, "signed, but never recorded");
 

@@ -1,5 +1,7 @@
 //! Gateways over a real Postgres, and nodes that speak to them over real TLS.
 
+mod attest;
+mod identity;
 mod join;
 mod replicas;
 mod session;
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use base64::Engine as _;
 use bc_proto::id::CommandId;
+use bc_proto::sign::SecretKey;
 use bc_proto::wire::{GATEWAY_NAME, SESSION_EPOCH};
 use rcgen::{CertificateParams, KeyPair};
 use sha2::{Digest as _, Sha256};
@@ -94,7 +97,10 @@ impl Site {
     async fn queue(&self, mut new: NewCommand) -> CommandId {
         new.not_after = self.world().now() + Duration::from_mins(10);
         let id = new.id;
-        let outcome = queue::enqueue(&mut *self.fleet.db().await, &crate::trust::Signer::none(), new, self.world().now()).await.expect("a database");
+        let outcome =
+            queue::enqueue(&mut *self.fleet.db().await, &crate::trust::Signer::none(), new, self.world().now())
+                .await
+                .expect("a database");
         assert!(matches!(outcome, Outcome::Queued(_)), "{outcome:?}");
         id
     }
@@ -168,13 +174,16 @@ fn request(token: &str, key: &KeyPair) -> v1::JoinRequest {
 struct Machine {
     peer: Peer,
     fingerprint: Fingerprint,
+    der: Vec<u8>,
+    key: SecretKey,
     identity: Identity,
     journal: u128,
+    boot: u32,
 }
 
 impl Machine {
     async fn join(authority: &Authority, replica: &Replica, token: &str) -> Result<Self, Status> {
-        let key = KeyPair::generate().expect("a key");
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
         let mut client = replica.client(authority, None);
         let answer = client.join(request(token, &key)).await?.into_inner();
         assert_eq!(answer.certificate_chain[1], authority.certificate_der());
@@ -184,7 +193,19 @@ impl Machine {
 
     fn with(peer: Peer, der: &[u8], key: &KeyPair) -> Self {
         let identity = Identity::from_pem(pem(der), key.serialize_pem());
-        Self { peer, fingerprint: Sha256::digest(der).into(), identity, journal: 1 }
+        let der = der.to_vec();
+        let secret = SecretKey::from_pem(&key.serialize_pem()).expect("an Ed25519 key");
+        Self { peer, fingerprint: Sha256::digest(&der).into(), der, key: secret, identity, journal: 1, boot: 1 }
+    }
+
+    /// The same machine with its next certificate, for a new key.
+    async fn renew(&self, authority: &Authority, replica: &Replica) -> Result<Self, Status> {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+        let certificate_request = request("", &key).certificate_request;
+        let mut client = replica.client(authority, Some(&self.identity));
+        let answer = client.renew(v1::RenewRequest { certificate_request }).await?.into_inner();
+        assert_eq!(answer.certificate_chain[1], authority.certificate_der());
+        Ok(Self::with(self.peer, &answer.certificate_chain[0], &key))
     }
 
     fn node(&self) -> NodeId {
@@ -194,7 +215,7 @@ impl Machine {
     fn hello(&self, last_epoch: u64) -> v1::FromNode {
         let hello = v1::Hello {
             journal_id: bc_proto::id::JournalId::from_uuid(sqlx::types::Uuid::from_u128(self.journal)).to_string(),
-            boot_id: "boot 1".into(),
+            boot_id: format!("boot {}", self.boot),
             role: v1::Role::Host.into(),
             incarnation: self.peer.incarnation,
             bcd_version: "1.2.3".into(),

@@ -13,7 +13,17 @@ use crate::store::commands;
 use crate::testing::{Fleet, at, command, greeting};
 
 pub(super) fn report(node: &NodeId, epoch: u64, command: &CommandId, event: Event) -> Report {
-    Report { node: *node, epoch, command: *command, event, reason: "why".into(), result: b"{}".to_vec(), at: at(5) }
+    Report {
+        node: *node,
+        epoch,
+        command: *command,
+        event,
+        reason: "why".into(),
+        result: b"{}".to_vec(),
+        at: Some(at(5)),
+        node_sig: Vec::new(),
+        attested_by: None,
+    }
 }
 
 #[tokio::test]

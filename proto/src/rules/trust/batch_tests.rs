@@ -110,7 +110,8 @@ fn what_was_approved_passes_and_each_change_to_it_is_refused() {
 fn batches_and_approvals_end() {
     let at = |now_ms| trust(0).batch(&deliver(true), &destructive(), now_ms, 0).map_err(|it| it.why);
     assert_eq!(at(NOW_MS + 9_999), Ok(()));
-    let both = "2 approvals are missing; the approval of approver 1 has expired; the approval of approver 2 has expired";
+    let both =
+        "2 approvals are missing; the approval of approver 1 has expired; the approval of approver 2 has expired";
     assert_eq!(at(NOW_MS + 10_000), Err(both.into()));
     assert_eq!(at(NOW_MS + 50_000), Err("the batch has expired".into()));
 }
@@ -131,7 +132,10 @@ fn breaking_the_glass_is_for_what_has_no_batch_and_so_often_an_hour() {
     (alone.batch, alone.approved) = (None, None);
     assert_eq!(judged(&trust(2), &alone, 1), Ok(()));
     let (refusal, why) = judged(&trust(2), &alone, 2).expect_err("the budget is used up");
-    assert_eq!((refusal, &*why), (Refusal::UnbatchedLimit, "2 destructive commands an hour are accepted outside batches"));
+    assert_eq!(
+        (refusal, &*why),
+        (Refusal::UnbatchedLimit, "2 destructive commands an hour are accepted outside batches")
+    );
     // Taking the approvals away does not make it a command without a batch.
     let mut stripped = deliver(false);
     stripped.approved = None;
