@@ -15,6 +15,7 @@ pub mod log;
 pub mod node;
 pub mod output;
 mod payload;
+pub mod reservation;
 pub mod server;
 mod shell;
 mod sibling;

@@ -33,6 +33,8 @@ use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
 use crate::shell::{Handle, Parts, Shell};
+use crate::spec::Desired;
+use crate::spec::conditions::{Conditions, Looks};
 use crate::trust::Trust;
 
 /// The journal, below the state directory.
@@ -119,26 +121,44 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let time = ServerTime::unknown(Instant::now());
     let outbox = Outbox::default();
     let watchdog = Watchdog::from_environment();
+    let trust = Trust::default();
+    let who = daemon::Identity {
+        node: identity.card.node,
+        incarnation: identity.card.incarnation,
+        role: config.role,
+        boot: boot.clone(),
+    };
+    let desired = Desired::open(&state_dir, who.clone(), &identity.key_pem, trust.clone())
+        .context("the spec that this node has applied cannot be read")?;
+    let looks = Looks::default();
+    outbox.on_finished({
+        let looks = looks.clone();
+        move || looks.again()
+    });
+    let conditions = Conditions {
+        looks: looks.clone(),
+        desired: desired.clone(),
+        root: config.root.clone(),
+        nvml: node.capabilities.nvml.clone(),
+        time: time.clone(),
+        outbox: outbox.clone(),
+    };
     let parts = Parts {
         node: Arc::clone(&node),
-        identity: daemon::Identity {
-            node: identity.card.node,
-            incarnation: identity.card.incarnation,
-            role: config.role,
-            boot: boot.clone(),
-        },
+        identity: who,
         kinds: kinds.clone(),
         kept: Some(kept.clone()),
         journal: journal.clone(),
         lanes: Lanes::default(),
         time: time.clone(),
-        trust: Trust::default(),
+        trust,
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
-    let (shell, handle) = Shell::start(parts, 0, book).await?;
+    let (shell, handle) = Shell::start(parts, desired.generation(), book).await?;
     let hello = {
         let (kinds, journal, incarnation) = (kinds.clone(), journal.id(), identity.card.incarnation);
+        let desired = desired.clone();
         let (role, uptime) = (config.role, config.root.join("proc/uptime"));
         let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
         move || Hello {
@@ -148,7 +168,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
             incarnation,
             bcd_version: bcd_version.clone(),
             host_abi: HOST_ABI,
-            generation: 0,
+            generation: desired.generation(),
             kinds: kinds.loaded(),
             uptime_ms: uptime_ms(&uptime),
             // The session knows.
@@ -162,6 +182,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         outbox,
         kinds,
         kept,
+        desired,
+        looks,
         time,
         status: Box::new(service::status),
     };
@@ -171,6 +193,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         version = env!("CARGO_PKG_VERSION"), "bcd runs"
     );
     service::ready("not connected yet");
+    tokio::spawn(conditions.run(stop.clone()));
     let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
     journal.close().await;
     done

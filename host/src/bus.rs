@@ -34,6 +34,11 @@ pub enum Signal {
         /// The node.
         node: NodeId,
     },
+    /// The node has another spec.
+    Spec {
+        /// The node.
+        node: NodeId,
+    },
     /// The outbox grew.
     Events,
     /// How far a run is. Not durable.

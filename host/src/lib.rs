@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod bus;
+pub mod desired;
 pub mod faults;
 pub mod gateway;
 pub mod loops;

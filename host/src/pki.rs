@@ -9,12 +9,14 @@
 use std::time::Duration;
 
 use bc_proto::id::NodeId;
+use bc_proto::sign::PublicKey;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
 use time::OffsetDateTime;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_SIG_ED25519;
 
 /// How long a node's certificate holds. Nothing renews it yet: the machine joins again before that.
 pub const NODE_VALIDITY: Duration = Duration::from_hours(90 * 24);
@@ -38,6 +40,8 @@ pub enum Error {
     Authority(rcgen::Error),
     #[error("the client certificate names no node of this control plane")]
     NotANode,
+    #[error("the certificate is of no Ed25519 key")]
+    NotEd25519,
 }
 
 /// Signs certificates.
@@ -150,6 +154,17 @@ pub fn peer(certificate_der: &[u8]) -> Result<Peer, Error> {
         node: node.parse().map_err(|_| Error::NotANode)?,
         incarnation: incarnation.parse().map_err(|_| Error::NotANode)?,
     })
+}
+
+/// The Ed25519 key in a node's certificate, with which the node signs what it says. Errors for a key of another sort.
+pub fn node_key(certificate_der: &[u8]) -> Result<PublicKey, Error> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate_der).map_err(|_| Error::NotANode)?;
+    let key = certificate.public_key();
+    if key.algorithm.algorithm != OID_SIG_ED25519 {
+        return Err(Error::NotEd25519);
+    }
+    let bytes = <[u8; 32]>::try_from(key.subject_public_key.data.as_ref()).map_err(|_| Error::NotEd25519)?;
+    PublicKey::from_bytes(bytes).map_err(|_| Error::NotEd25519)
 }
 
 fn params(common_name: &str, serial: [u8; 16], now: OffsetDateTime, validity: Duration) -> CertificateParams {

@@ -38,6 +38,11 @@ pub(super) const EVENTS_READ: &str = "compute:events:read";
 /// Make, see and revoke tokens.
 pub(super) const TOKENS_WRITE: &str = "compute:tokens:write";
 
+/// Set what a node should be.
+pub(super) const SPECS_WRITE: &str = "compute:specs:write";
+/// Reserve GPUs of a node, and give them back.
+pub(super) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
+
 /// The token made of these random bytes.
 pub(super) fn token(entropy: [u8; 32]) -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(entropy))

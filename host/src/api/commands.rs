@@ -71,7 +71,7 @@ pub(super) async fn run(
         idempotency_key: asked.key,
         kind_digest: digest,
         payload: asked.payload,
-        min_generation: None,
+        min_generation: asked.min_generation,
         not_after: now + asked.not_after,
         is_held: false,
     };
@@ -101,6 +101,7 @@ struct Asked {
     payload_hash: Vec<u8>,
     key: String,
     not_after: Duration,
+    min_generation: Option<u64>,
 }
 
 impl Asked {
@@ -112,6 +113,8 @@ impl Asked {
         rules.rule(is_name, "kind", "must be a kind's name, such as diag.nvml");
         rules.text("idempotencyKey", &ask.idempotency_key, 1, 200);
         let not_after = rules.number("notAfterSeconds", ask.not_after_seconds, 10, 3600, DEFAULT_NOT_AFTER);
+        let is_generation = ask.min_generation.is_none_or(|it| (1..=super::specs::MAX_GENERATION).contains(&it));
+        rules.rule(is_generation, "minGeneration", super::specs::GENERATION_RULE);
         let payload = canonical::to_vec(&ask.payload).expect("a JSON value has canonical bytes");
         rules.check()?;
         let limit = app.config.max_payload_bytes;
@@ -127,6 +130,7 @@ impl Asked {
             key: queue_key(tenant, caller, &ask.idempotency_key),
             payload_hash: Sha256::digest(&payload).to_vec(),
             not_after: Duration::seconds(i64::from(not_after)),
+            min_generation: ask.min_generation,
             kind: ask.kind,
             payload: ask.payload,
             tenant,
@@ -136,7 +140,7 @@ impl Asked {
 }
 
 /// The queue's key: the caller's own, scoped to tenant and caller, and short.
-fn queue_key(tenant: TenantId, caller: &Caller, key: &str) -> String {
+pub(super) fn queue_key(tenant: TenantId, caller: &Caller, key: &str) -> String {
     let mut hash = Sha256::new();
     for part in [&tenant.uuid().as_bytes()[..], &caller.holder.identity.as_bytes()[..], key.as_bytes()] {
         hash.update(part);

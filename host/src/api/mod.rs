@@ -14,6 +14,8 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod outbox;
+mod reservations;
+mod specs;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -127,6 +129,12 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(nodes::label_node))
         .routes(routes!(nodes::delete))
         .routes(routes!(nodes::create_join_token))
+        .routes(routes!(specs::set))
+        .routes(routes!(specs::get))
+        .routes(routes!(reservations::create))
+        .routes(routes!(reservations::release))
+        .routes(routes!(reservations::get))
+        .routes(routes!(reservations::list))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

@@ -36,6 +36,8 @@ pub(super) struct Session {
     over: CancellationToken,
     /// When it was last heard, in milliseconds of the gateway's own time.
     heard_ms: AtomicU64,
+    /// The generation of the spec that the node has, or that is on its way to it.
+    spec: AtomicU64,
     books: Mutex<Books>,
 }
 
@@ -57,7 +59,7 @@ impl Session {
         over: CancellationToken,
     ) -> Self {
         let allowed_kinds = allowed_kinds.map(Vec::into_boxed_slice);
-        Self { node, epoch, allowed_kinds, out, over, heard_ms: AtomicU64::new(0), books: Mutex::default() }
+        Self { node, epoch, allowed_kinds, out, over, heard_ms: AtomicU64::new(0), spec: AtomicU64::new(0), books: Mutex::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -144,6 +146,21 @@ impl Session {
 
     pub(super) fn heard_ms(&self) -> u64 {
         self.heard_ms.load(Ordering::Relaxed)
+    }
+
+    /// The generation of the spec that needs not be sent any more.
+    pub(super) fn spec(&self) -> u64 {
+        self.spec.load(Ordering::Relaxed)
+    }
+
+    /// The node has this generation, or gets it now; false where it had it before.
+    pub(super) fn has_spec(&self, generation: u64) -> bool {
+        self.spec.fetch_max(generation, Ordering::Relaxed) < generation
+    }
+
+    /// The node asks for this generation or a newer one, whatever it was sent.
+    pub(super) fn wants_spec(&self, generation: u64) {
+        self.spec.store(generation.saturating_sub(1), Ordering::Relaxed);
     }
 
     /// Ends it, with a reason for the node.

@@ -5,6 +5,7 @@
 pub mod code;
 pub mod commands;
 pub mod components;
+pub mod conditions;
 pub mod events;
 pub mod gateways;
 pub mod grants;
@@ -14,6 +15,8 @@ pub mod kinds;
 pub mod node_certificates;
 pub mod nodes;
 pub mod partitions;
+pub mod reservations;
+pub mod specs;
 pub mod tenants;
 pub mod tokens;
 

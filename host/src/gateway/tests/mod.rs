@@ -1,5 +1,6 @@
 //! Gateways over a real Postgres, and nodes that speak to them over real TLS.
 
+mod desired;
 mod join;
 mod replicas;
 mod session;
