@@ -123,7 +123,11 @@ impl Desired {
         let judged = self.judge(&spec, now_ms);
         let applied = match judged {
             Ok(fit) if fit.generation <= self.generation() => {
-                tracing::info!(generation = fit.generation, has = self.generation(), "a spec that is not newer is ignored");
+                tracing::info!(
+                    generation = fit.generation,
+                    has = self.generation(),
+                    "a spec that is not newer is ignored"
+                );
                 return Offered::Old;
             }
             Ok(fit) => self.keep(fit, spec.document).await,

@@ -184,7 +184,8 @@ async fn a_damaged_file_is_set_aside_and_the_node_asks_again() {
     bench.open().offer(unsigned(document(&spec(2))), NOW_MS).await;
     let path = bench.folder.path().join("spec");
     let good = fs::read(&path).expect("it is kept");
-    for (n, damage) in [good[..40].to_vec(), good[..good.len() - 1].to_vec(), b"x".to_vec(), vec![]].iter().enumerate() {
+    for (n, damage) in [good[..40].to_vec(), good[..good.len() - 1].to_vec(), b"x".to_vec(), vec![]].iter().enumerate()
+    {
         fs::write(&path, damage).expect("it is written");
         let desired = bench.open();
         assert_eq!(desired.generation(), 0);

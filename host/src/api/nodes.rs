@@ -17,9 +17,9 @@ use super::types::{self, CreateJoinToken, JoinToken, LabelNode, ListNodes, NodeR
 use super::{App, cursor};
 use crate::bus::Signal;
 use crate::queue::life;
-use crate::store::{code, conditions};
 use crate::store::join_tokens::{self, NewJoinToken};
 use crate::store::nodes::{self, Node};
+use crate::store::{code, conditions};
 
 /// The most labels of a node.
 const MAX_LABELS: usize = 64;

@@ -110,11 +110,7 @@ pub(super) async fn get(
     found.map(|found| Json(document(found))).ok_or_else(|| Failure::not_found("reservation", id))
 }
 
-fn named(
-    caller: &Caller,
-    permission: &str,
-    ask: &ReservationRef,
-) -> Result<(TenantId, NodeId, AllocationId), Failure> {
+fn named(caller: &Caller, permission: &str, ask: &ReservationRef) -> Result<(TenantId, NodeId, AllocationId), Failure> {
     let mut rules = Rules::default();
     let tenant = rules.tenant(&ask.tenant_id);
     let node = rules.id("nodeId", &ask.node_id);

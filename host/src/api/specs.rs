@@ -65,7 +65,8 @@ pub(super) async fn set(
             document(node.to_string(), Some(spec), applied)
         }
         Change::Conflict(generation) => {
-            let message = format!("expectedGeneration: the newest spec is of generation {generation}; read it, and set again");
+            let message =
+                format!("expectedGeneration: the newest spec is of generation {generation}; read it, and set again");
             Err(Failure::new(Code::Conflict, message).with(json!({ "generation": generation })))
         }
         Change::UnknownNode => Err(Failure::not_found("node", node)),

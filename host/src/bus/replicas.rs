@@ -103,7 +103,11 @@ struct Message {
 
 impl Gathered {
     fn is_empty(&self) -> bool {
-        self.work.is_empty() && self.cancel.is_empty() && self.spec.is_empty() && !self.events && self.progress.is_empty()
+        self.work.is_empty()
+            && self.cancel.is_empty()
+            && self.spec.is_empty()
+            && !self.events
+            && self.progress.is_empty()
     }
 
     /// As few payloads as hold it.
@@ -267,7 +271,12 @@ mod tests {
         let messages: Vec<Message> =
             payloads.iter().map(|payload| serde_json::from_str(payload).expect("a message")).collect();
         let count = |of: fn(&Message) -> usize| messages.iter().map(of).sum::<usize>();
-        let counts = [count(|it| it.work.len()), count(|it| it.cancel.len()), count(|it| it.spec.len()), count(|it| it.progress.len())];
+        let counts = [
+            count(|it| it.work.len()),
+            count(|it| it.cancel.len()),
+            count(|it| it.spec.len()),
+            count(|it| it.progress.len()),
+        ];
         assert_eq!(counts, [500, 10, 30, 20]);
         assert_eq!(messages.iter().filter(|it| it.events).count(), 1);
         assert!(outgoing.take().is_empty());

@@ -167,12 +167,7 @@ pub fn parse(stored: &Spec) -> Result<NodeSpec, Error> {
 }
 
 /// Stores the generation after `after`, with the holds as they are now. The node is locked.
-async fn next(
-    db: &mut PgTransaction<'_>,
-    author: Author<'_>,
-    node: NodeId,
-    after: NodeSpec,
-) -> Result<Spec, Error> {
+async fn next(db: &mut PgTransaction<'_>, author: Author<'_>, node: NodeId, after: NodeSpec) -> Result<Spec, Error> {
     let mut holds = reservations::holds(db, node).await?;
     holds.sort();
     let wanted = NodeSpec { generation: after.generation + 1, holds, ..after };

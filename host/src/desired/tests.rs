@@ -24,12 +24,7 @@ fn author(signer: &Signer) -> Author<'_> {
 }
 
 fn new(gpu: &str, slot: Option<u32>, key: &str) -> NewReservation {
-    NewReservation {
-        id: AllocationId::from_uuid(uuid()),
-        gpu: gpu.into(),
-        slot,
-        idempotency_key: key.into(),
-    }
+    NewReservation { id: AllocationId::from_uuid(uuid()), gpu: gpu.into(), slot, idempotency_key: key.into() }
 }
 
 async fn reserve(fleet: &Fleet, node: NodeId, new: NewReservation) -> Reserving {
@@ -136,7 +131,8 @@ async fn a_gpu_is_reserved_once_and_its_slots_stand_beside_each_other() {
 async fn reservations_at_the_same_time_are_one_generation_each_and_one_wins_a_gpu() {
     let fleet = Fleet::new().await;
     let node = fleet.node().await;
-    let tries = (0..6).map(|n| reserve(&fleet, node, new(if n % 2 == 0 { "GPU-a" } else { "GPU-b" }, None, &n.to_string())));
+    let tries =
+        (0..6).map(|n| reserve(&fleet, node, new(if n % 2 == 0 { "GPU-a" } else { "GPU-b" }, None, &n.to_string())));
     let done = futures_util::future::join_all(tries).await;
     assert_eq!(done.iter().filter(|it| matches!(it, Reserving::Made(_))).count(), 2);
     assert_eq!(done.iter().filter(|it| matches!(it, Reserving::Taken(_))).count(), 4);

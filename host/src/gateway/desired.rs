@@ -144,7 +144,8 @@ impl Batch {
             changed += specs::applied(&mut db, &self.applied, now).await?;
         }
         if !self.bound.is_empty() {
-            let ids: Vec<_> = self.bound.iter().filter_map(|(_, it)| it.as_ref().ok()).map(|it| it.body.allocation).collect();
+            let ids: Vec<_> =
+                self.bound.iter().filter_map(|(_, it)| it.as_ref().ok()).map(|it| it.body.allocation).collect();
             let asked = reservations::asked(&mut db, &ids).await?;
             let (bindings, refusals) = judge(&self.bound, &asked);
             if !bindings.is_empty() {
@@ -162,7 +163,8 @@ impl Batch {
 
     fn close(&self) {
         for session in &self.sessions {
-            session.close(tonic::Status::unavailable("what you say of your state cannot be stored for now; say it again"));
+            session
+                .close(tonic::Status::unavailable("what you say of your state cannot be stored for now; say it again"));
         }
     }
 }

@@ -41,7 +41,8 @@ pub async fn replace(db: &mut PgConnection, reports: &[Report], now: OffsetDateT
     let epochs: Vec<i64> = reports.iter().map(|it| signed(it.epoch)).collect();
     let (mut owners, mut kinds, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
     let (mut messages, mut sinces) = (Vec::new(), Vec::new());
-    for (report, condition) in reports.iter().flat_map(|it| it.conditions.iter().map(move |condition| (it, condition))) {
+    for (report, condition) in reports.iter().flat_map(|it| it.conditions.iter().map(move |condition| (it, condition)))
+    {
         owners.push(report.node.uuid());
         kinds.push(condition.kind.clone());
         subjects.push(condition.subject.clone());

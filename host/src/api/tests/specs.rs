@@ -24,7 +24,10 @@ async fn a_spec_is_set_shown_and_followed_by_the_next() {
     let wanted = json!({ "instances": instances, "host": { "hugePages1g": 16, "isolatedCpus": "2-5,8", "iommu": true },
                          "expectedGeneration": 0 });
     let set = api.call("nodes.setSpec", with(node.clone(), wanted.clone())).await.ok();
-    assert_eq!(signals.try_recv().expect("a signal"), Signal::Spec { node: node["nodeId"].as_str().unwrap().parse().unwrap() });
+    assert_eq!(
+        signals.try_recv().expect("a signal"),
+        Signal::Spec { node: node["nodeId"].as_str().unwrap().parse().unwrap() }
+    );
     assert_eq!(
         set["document"],
         json!({ "generation": 1, "holds": [], "instances": instances, "host": wanted["host"] })
@@ -115,7 +118,8 @@ async fn a_gpu_is_reserved_found_again_listed_and_given_back() {
 #[tokio::test]
 async fn specs_and_reservations_take_a_grant_of_their_own() {
     let (api, node) = started().await;
-    let made = api.call("reservations.create", with(node.clone(), json!({ "gpu": GPU, "idempotencyKey": "k" }))).await.ok();
+    let made =
+        api.call("reservations.create", with(node.clone(), json!({ "gpu": GPU, "idempotencyKey": "k" }))).await.ok();
     let of = with(node.clone(), json!({ "reservationId": made["id"] }));
     let resource = format!("compute-node/{}", node["nodeId"].as_str().expect("an id"));
     let mut table = String::new();

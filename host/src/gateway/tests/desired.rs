@@ -193,7 +193,8 @@ async fn a_forged_or_foreign_binding_is_refused_and_leaves_an_event() {
         assert_eq!(refused["reservationId"], named);
         assert!(refused["reason"].as_str().is_some_and(|it| it.contains(why)), "{why}: {refused}");
     }
-    link.say(from_node::Frame::AllocationBound(v1::AllocationBound { body: b"{}".to_vec(), node_sig: vec![0; 64] })).await;
+    link.say(from_node::Frame::AllocationBound(v1::AllocationBound { body: b"{}".to_vec(), node_sig: vec![0; 64] }))
+        .await;
     let refused = site.events("reservation.binding-refused", count + 1).await.pop().expect("one more");
     assert!(refused["reason"].as_str().is_some_and(|it| it.contains("AllocationBound.body")), "{refused}");
     // The right one, on the session of another node.
