@@ -17,6 +17,7 @@ pub mod node;
 pub mod output;
 mod payload;
 pub mod pki;
+pub mod reservation;
 pub mod server;
 mod shell;
 mod sibling;

@@ -12,6 +12,7 @@ use better_compute::events::EventsCommand;
 use better_compute::kind::KindCommand;
 use better_compute::node::NodeCommand;
 use better_compute::pki::PkiCommand;
+use better_compute::reservation::ReservationCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
 use better_compute::{block_on, log, output};
@@ -43,6 +44,9 @@ enum Command {
     /// List, show, label, delete and enrol nodes
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Reserve GPUs, and give them back
+    #[command(subcommand)]
+    Reservation(ReservationCommand),
     /// Write, build, inspect, check and run command kinds, and register them
     #[command(subcommand)]
     Kind(KindCommand),
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Commands(command) => block_on(command.execute()),
         Command::Batch(command) => block_on(command.execute()),
         Command::Node(command) => block_on(command.execute()),
+        Command::Reservation(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
         Command::Token(command) => block_on(command.execute()),

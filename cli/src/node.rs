@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** a node is named by its id or by its name, everywhere.
 
+mod spec;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use bc_daemon::join::{self, Join};
 use bc_host::api::types::{
-    CreateJoinToken, JoinToken, LabelNode, Node, NodeCertificate, NodeCertificates, NodeRef, RevokeCertificate,
+    Condition, CreateJoinToken, JoinToken, LabelNode, Node, NodeCertificate, NodeCertificates, NodeRef,
+    RevokeCertificate,
 };
 use bc_proto::id::NodeId;
 use clap::{Args, Subcommand};
@@ -28,6 +31,7 @@ pub enum NodeCommand {
     /// List nodes
     List(List),
     /// Show a node
+    #[command(alias = "show")]
     Get(One),
     /// Set labels of a node, or take them away
     Label(Label),
@@ -37,6 +41,9 @@ pub enum NodeCommand {
     Certificates(One),
     /// Revoke a node's certificates: its session ends at once, and it has to join again
     Revoke(Revoke),
+    /// Show and set what a node should be
+    #[command(subcommand)]
+    Spec(spec::SpecCommand),
     /// Make a token that one machine can join with, once
     CreateJoinToken(Create),
     /// Make this machine a node, as `bcd join` does
@@ -144,6 +151,7 @@ impl NodeCommand {
             }
             Self::Revoke(revoke) => revoke.execute().await?,
             Self::Label(label) => label.execute().await?,
+            Self::Spec(command) => return command.execute().await,
             Self::CreateJoinToken(create) => create.execute().await?,
             Self::Join(arguments) => output::say(&join::join(&arguments).await?.to_string()),
         }
@@ -303,9 +311,18 @@ impl Shown for Node {
             ("labels", labels(self)),
             ("bcd", self.bcd_version.clone().unwrap_or_default()),
             ("kinds", kinds.join(", ")),
+            ("conditions", conditions(self)),
             ("enrolled", moment(Some(self.created_at), now)),
         ]
     }
+}
+
+fn conditions(node: &Node) -> String {
+    let line = |it: &Condition| {
+        let of = if it.subject.is_empty() { String::new() } else { format!(" of {}", it.subject) };
+        format!("{}{of}: {}", it.kind, it.message)
+    };
+    node.conditions.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn labels(node: &Node) -> String {
@@ -386,6 +403,8 @@ mod tests {
                 "id": format!("node_{name}"), "tenantId": "tenant_1", "name": name, "labels": { "gpus": "simulated" },
                 "role": "host", "incarnation": 1, "connected": connected, "sessionEpoch": 3, "bcdVersion": "1.0.0",
                 "kinds": [{ "name": "diag.nvml", "version": "1.2.0", "digest": "ab" }],
+                "conditions": [{ "type": "RowRemapPending", "subject": "GPU-1", "message": "rows wait",
+                                 "since": "2024-10-03T00:00:00Z" }],
                 "createdAt": "2024-10-01T00:00:00Z", "lastHelloAt": "2024-10-03T23:00:00Z",
             })
         };

@@ -142,6 +142,7 @@ pub async fn join(arguments: &Join) -> Result<Joined, Error> {
         return Err(Error::BadName(name));
     }
 
+    // It signs what the node says as well, and those signatures are Ed25519.
     let key = KeyPair::generate_for(&PKCS_ED25519).map_err(Error::Key)?;
     let request = CertificateParams::default().serialize_request(&key).map_err(Error::Key)?;
     let request = v1::JoinRequest {

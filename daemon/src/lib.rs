@@ -22,5 +22,6 @@ pub mod server_time;
 pub mod service;
 pub mod session;
 pub mod shell;
+pub mod spec;
 pub mod terminal;
 pub mod trust;

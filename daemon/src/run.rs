@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bc_proto::abi::HOST_ABI;
 use bc_proto::rules::daemon;
+use bc_proto::sign::body::AllocationBoundBody;
 use bc_proto::wire::Hello;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,6 +36,8 @@ use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
 use crate::shell::{Handle, Parts, Shell};
+use crate::spec::Desired;
+use crate::spec::conditions::{Conditions, Looks};
 use crate::trust::Trust;
 
 /// The journal, below the state directory.
@@ -128,14 +131,34 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     }
     let outbox = Outbox::signing(credentials.clone());
     let watchdog = Watchdog::from_environment();
+    let who = daemon::Identity {
+        node: identity.card.node,
+        incarnation: identity.card.incarnation,
+        role: config.role,
+        boot: boot.clone(),
+    };
+    let sign = {
+        let credentials = credentials.clone();
+        Box::new(move |body: &AllocationBoundBody| credentials.sign(body))
+    };
+    let desired = Desired::open(&state_dir, who.clone(), sign, trust.clone())
+        .context("the spec that this node has applied cannot be read")?;
+    let looks = Looks::default();
+    outbox.on_finished({
+        let looks = looks.clone();
+        move || looks.again()
+    });
+    let conditions = Conditions {
+        looks: looks.clone(),
+        desired: desired.clone(),
+        root: config.root.clone(),
+        nvml: node.capabilities.nvml.clone(),
+        time: time.clone(),
+        outbox: outbox.clone(),
+    };
     let parts = Parts {
         node: Arc::clone(&node),
-        identity: daemon::Identity {
-            node: identity.card.node,
-            incarnation: identity.card.incarnation,
-            role: config.role,
-            boot: boot.clone(),
-        },
+        identity: who,
         kinds: kinds.clone(),
         kept: Some(kept.clone()),
         journal: journal.clone(),
@@ -145,9 +168,10 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
-    let (shell, handle) = Shell::start(parts, 0, book).await?;
+    let (shell, handle) = Shell::start(parts, desired.generation(), book).await?;
     let hello = {
         let (kinds, journal, incarnation) = (kinds.clone(), journal.id(), identity.card.incarnation);
+        let desired = desired.clone();
         let (role, uptime) = (config.role, config.root.join("proc/uptime"));
         let trust = trust.clone();
         let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
@@ -158,7 +182,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
             incarnation,
             bcd_version: bcd_version.clone(),
             host_abi: HOST_ABI,
-            generation: 0,
+            generation: desired.generation(),
             kinds: kinds.loaded(),
             uptime_ms: uptime_ms(&uptime),
             // The session knows.
@@ -188,6 +212,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         outbox,
         kinds,
         kept,
+        desired,
+        looks,
         time,
         trust,
         status: Box::new(service::status),
@@ -199,6 +225,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     );
     service::ready("not connected yet");
     tokio::spawn(renewal.run(random()?, stop.child_token()));
+    tokio::spawn(conditions.run(stop.clone()));
     let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
     journal.close().await;
     done

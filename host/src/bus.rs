@@ -34,6 +34,11 @@ pub enum Signal {
         /// The node.
         node: NodeId,
     },
+    /// The node has another spec.
+    Spec {
+        /// The node.
+        node: NodeId,
+    },
     /// The outbox grew.
     Events,
     /// There is a newer trust bundle.

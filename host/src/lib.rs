@@ -6,6 +6,7 @@ pub mod api;
 pub mod attestation;
 pub mod batches;
 pub mod bus;
+pub mod desired;
 pub mod faults;
 pub mod gateway;
 pub mod loops;

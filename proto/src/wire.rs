@@ -4,6 +4,7 @@
 //! else reads generated messages' strings and numbers.
 
 mod checked;
+mod desired;
 
 /// Generated from `node.proto`.
 #[expect(missing_docs, clippy::pedantic, reason = "generated; node.proto holds the documentation")]
@@ -15,6 +16,7 @@ pub mod v1 {
 pub const SESSION_EPOCH: &str = "session-epoch";
 
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
+pub use desired::{Bound, Condition, MAX_CONDITIONS};
 
 /// The name in every gateway's certificate. A node verifies it whatever the address is that it connects to.
 pub const GATEWAY_NAME: &str = "gateway.better-compute.internal";

@@ -45,6 +45,9 @@ pub struct Run {
     /// The batch that it belongs to; until that is approved, the command is held
     #[arg(long, value_name = "BATCH", add = ArgValueCompleter::new(complete::batches))]
     batch: Option<String>,
+    /// The generation of the node's spec that it presupposes: the node applies that one, or a newer one, before it runs this
+    #[arg(long, value_name = "GENERATION")]
+    min_generation: Option<u64>,
     /// Queue it and end
     #[arg(long)]
     no_wait: bool,
@@ -75,6 +78,7 @@ impl Run {
             idempotency_key: key.clone(),
             not_after_seconds,
             batch_id: self.batch,
+            min_generation: self.min_generation,
         };
         let queued: Seen = match client.call("commands.run", &request).await {
             Ok(queued) => queued,

@@ -151,6 +151,7 @@ pub(super) async fn run(client: &Arc<Client>, node: &str, kind: &str) -> anyhow:
         idempotency_key: format!("dev-{}", hex::encode(shell::random::<16>())),
         not_after_seconds: None,
         batch_id: None,
+        min_generation: None,
     };
     let queued: Seen = client.call("commands.run", &request).await?;
     let reference = CommandRef { tenant_id, node_id: node.to_owned(), command_id: queued.command.id.clone() };

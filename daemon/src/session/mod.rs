@@ -24,6 +24,8 @@ use crate::kinds::Kinds;
 use crate::kinds::kept::Kept;
 use crate::server_time::ServerTime;
 use crate::shell::Handle;
+use crate::spec::Desired;
+use crate::spec::conditions::Looks;
 use crate::trust::Trust;
 
 /// The largest message of a session. A payload and a result have 1 MiB at most.
@@ -47,6 +49,10 @@ pub struct Context {
     pub kinds: Kinds,
     /// Those that are fetched.
     pub kept: Kept,
+    /// The spec that the node has applied.
+    pub desired: Desired,
+    /// Has the node looked at.
+    pub looks: Looks,
     /// Server time, which Welcome tells.
     pub time: ServerTime,
     /// What the node trusts, which Welcome and TrustChanged tell.

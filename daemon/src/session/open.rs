@@ -22,6 +22,7 @@ use super::outbox::{FRAMES, Line};
 use super::{Context, MESSAGE_BYTES};
 use crate::gateway::chain;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
+use crate::spec::Offered;
 
 /// How long a gateway may take from the connection to Welcome. Its server time was read before it was sent, so this is also the
 /// most that the node lags behind.
@@ -174,6 +175,8 @@ impl Open {
         context.outbox.attach(Arc::clone(&self.line));
         let opened = Input::SessionOpened { epoch: self.epoch(), settled_below_seq: self.settled_below_seq };
         context.handle.input(opened).await;
+        say_bound(&self.line, context).await;
+        context.looks.opened();
     }
 
     /// Serves it to its end.
@@ -292,9 +295,20 @@ impl Serving<'_> {
             }
             Some(v1::to_node::Frame::Welcome(_)) => tracing::debug!("a second Welcome is ignored"),
             Some(v1::to_node::Frame::TrustChanged(changed)) => self.context.trust.offered(&changed.trust_bundle),
-            // Frames that only a newer gateway knows, and those to come.
-            Some(v1::to_node::Frame::Spec(_)) | None => {}
+            Some(v1::to_node::Frame::Spec(spec)) => self.take_spec(spec).await,
+            // A frame that only a newer gateway knows.
+            None => {}
         }
+    }
+
+    async fn take_spec(&self, spec: v1::Spec) {
+        let Context { desired, looks, time, .. } = self.context;
+        if let Offered::Applied(generation) = desired.offer(spec, time.at(Instant::now())).await {
+            self.input(Input::SpecApplied { generation }).await;
+            self.line.say_all([v1::from_node::Frame::SpecApplied(v1::SpecApplied { generation })]).await;
+            say_bound(self.line, self.context).await;
+        }
+        looks.again();
     }
 
     async fn deliver(&self, deliver: Deliver) {
@@ -305,6 +319,12 @@ impl Serving<'_> {
         // False when the loop is gone: then the daemon ends.
         self.context.handle.input(input).await;
     }
+}
+
+/// What the node holds, each with its signature.
+async fn say_bound(line: &Line, context: &Context) {
+    let bound = context.desired.bound(context.time.at(Instant::now()));
+    line.say_all(bound.into_iter().map(v1::from_node::Frame::AllocationBound)).await;
 }
 
 async fn over(grace: Option<tokio::time::Instant>) {

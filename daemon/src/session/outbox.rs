@@ -4,7 +4,7 @@
 //! next one; a session that does not keep up is broken off, with the same effect.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -37,6 +37,8 @@ struct Inner {
     credentials: Option<Credentials>,
     /// When a run's progress was last passed on.
     progress: Mutex<HashMap<CommandId, Instant>>,
+    /// Hears that a run is over.
+    finished: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// One session's way out.
@@ -54,6 +56,14 @@ impl Line {
         // When it is closed, the session is ending anyway.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.frames.try_send(message) {
             self.broken.cancel();
+        }
+    }
+
+    /// Says all of it, however much it is, at the pace in which it is taken.
+    pub(super) async fn say_all(&self, frames: impl IntoIterator<Item = v1::from_node::Frame>) {
+        for frame in frames {
+            // When it is closed, the session is ending anyway.
+            let _ = self.frames.send(v1::FromNode { epoch: self.epoch, frame: Some(frame) }).await;
         }
     }
 
@@ -78,6 +88,18 @@ impl Outbox {
             update.node_sig = signature.as_bytes().to_vec();
         }
         update
+    }
+
+    /// Tells somebody whenever the end of a run is said. Only the first one who asks for it hears it.
+    pub fn on_finished(&self, hears: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.finished.set(Box::new(hears));
+    }
+
+    /// Says something of the node itself. Dropped where there is no session.
+    pub(crate) fn say(&self, frame: v1::from_node::Frame) {
+        if let Some(line) = &*self.0.session.load() {
+            line.say(frame);
+        }
     }
 
     /// From now on this session's.
@@ -111,6 +133,9 @@ impl FrameSink for Outbox {
             && update.report.is_terminal()
         {
             self.0.progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&update.command);
+            if let Some(hears) = self.0.finished.get() {
+                hears();
+            }
         }
         if let Some(line) = &*self.0.session.load() {
             line.say(match frame {

@@ -158,11 +158,11 @@ impl Link {
         message.frame
     }
 
-    /// The next frame that is no heartbeat.
+    /// The next frame that is neither heartbeat nor conditions, which come when they come.
     pub(crate) async fn frame(&mut self) -> v1::from_node::Frame {
         loop {
             match self.any_frame().await.expect("the session is open") {
-                v1::from_node::Frame::Heartbeat(_) => {}
+                v1::from_node::Frame::Heartbeat(_) | v1::from_node::Frame::Conditions(_) => {}
                 frame => return frame,
             }
         }

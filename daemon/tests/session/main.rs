@@ -6,6 +6,7 @@ mod gateway;
 mod join;
 mod kinds;
 mod process;
+mod specs;
 
 use std::sync::{Mutex, mpsc};
 use std::{fs, sync::Arc};

@@ -44,6 +44,10 @@ pub(super) const BATCHES_CREATE: &str = "compute:batches:create";
 pub(super) const BATCHES_READ: &str = "compute:batches:read";
 /// Hand in approvals, and reject batches.
 pub(super) const BATCHES_APPROVE: &str = "compute:batches:approve";
+/// Set what a node should be.
+pub(super) const SPECS_WRITE: &str = "compute:specs:write";
+/// Reserve GPUs of a node, and give them back.
+pub(super) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
 
 /// The token made of these random bytes.
 pub(super) fn token(entropy: [u8; 32]) -> String {

@@ -73,7 +73,7 @@ pub(super) async fn run(
         idempotency_key: asked.key,
         kind_digest: digest,
         payload: asked.payload,
-        min_generation: None,
+        min_generation: asked.min_generation,
         not_after: now + asked.not_after,
         is_held: false,
         batch: asked.batch,
@@ -117,6 +117,7 @@ struct Asked {
     key: String,
     not_after: Duration,
     batch: Option<BatchId>,
+    min_generation: Option<u64>,
 }
 
 impl Asked {
@@ -129,6 +130,8 @@ impl Asked {
         rules.text("idempotencyKey", &ask.idempotency_key, 1, 200);
         let not_after = rules.number("notAfterSeconds", ask.not_after_seconds, 10, 3600, DEFAULT_NOT_AFTER);
         let batch = ask.batch_id.as_deref().map(|text| rules.id("batchId", text));
+        let is_generation = ask.min_generation.is_none_or(|it| (1..=super::specs::MAX_GENERATION).contains(&it));
+        rules.rule(is_generation, "minGeneration", super::specs::GENERATION_RULE);
         let payload = canonical::to_vec(&ask.payload).expect("a JSON value has canonical bytes");
         rules.check()?;
         let limit = app.config.max_payload_bytes;
@@ -140,6 +143,7 @@ impl Asked {
             key: queue_key(tenant, caller, &ask.idempotency_key),
             payload_hash: Sha256::digest(&payload).to_vec(),
             not_after: Duration::seconds(i64::from(not_after)),
+            min_generation: ask.min_generation,
             kind: ask.kind,
             payload: ask.payload,
             batch,

@@ -16,6 +16,8 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod outbox;
+mod reservations;
+mod specs;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -136,6 +138,12 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(nodes::create_join_token))
         .routes(routes!(certificates::list))
         .routes(routes!(certificates::revoke))
+        .routes(routes!(specs::set))
+        .routes(routes!(specs::get))
+        .routes(routes!(reservations::create))
+        .routes(routes!(reservations::release))
+        .routes(routes!(reservations::get))
+        .routes(routes!(reservations::list))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

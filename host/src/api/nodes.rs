@@ -17,9 +17,9 @@ use super::types::{self, CreateJoinToken, JoinToken, LabelNode, ListNodes, NodeR
 use super::{App, cursor};
 use crate::bus::Signal;
 use crate::queue::life;
-use crate::store::code;
 use crate::store::join_tokens::{self, NewJoinToken};
 use crate::store::nodes::{self, Node};
+use crate::store::{code, conditions};
 
 /// The most labels of a node.
 const MAX_LABELS: usize = 64;
@@ -96,8 +96,15 @@ fn named(caller: &Caller, permission: &str, ask: &NodeRef) -> Result<(TenantId, 
 }
 
 async fn answer(app: &App, tenant: TenantId, node: NodeId) -> Result<Json<types::Node>, Failure> {
-    let found = nodes::find(&mut *app.db().await?, tenant, node).await?;
-    found.map(|found| Json(document(found))).ok_or_else(|| Failure::not_found("node", node))
+    let mut db = app.db().await?;
+    let found = nodes::find(&mut db, tenant, node).await?.ok_or_else(|| Failure::not_found("node", node))?;
+    let conditions = conditions::of(&mut db, node).await?.into_iter().map(|it| types::Condition {
+        kind: it.kind,
+        subject: it.subject,
+        message: it.message,
+        since: it.since,
+    });
+    Ok(Json(types::Node { conditions: conditions.collect(), ..document(found) }))
 }
 
 /// Set labels of a node; `null` takes one away, and those that are not named stay.
@@ -213,6 +220,7 @@ fn document(node: Node) -> types::Node {
             .into_iter()
             .map(|kind| types::LoadedKind { name: kind.name, version: kind.version.to_string(), digest: kind.digest })
             .collect(),
+        conditions: Vec::new(),
         created_at: node.created_at,
         last_hello_at: node.last_hello_at,
     }

@@ -139,7 +139,7 @@ enum Next {
 async fn told(signals: &mut broadcast::Receiver<Signal>) {
     loop {
         match signals.recv().await {
-            Ok(Signal::Work { .. } | Signal::Cancel { .. } | Signal::Progress(_)) => {}
+            Ok(Signal::Work { .. } | Signal::Cancel { .. } | Signal::Spec { .. } | Signal::Progress(_)) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => break,
             Err(RecvError::Closed) => std::future::pending().await,
         }

@@ -10,6 +10,7 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod permissions;
+mod specs;
 mod tokens;
 
 use std::sync::LazyLock;

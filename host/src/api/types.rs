@@ -6,6 +6,8 @@
 
 mod batches;
 mod certificates;
+mod reservations;
+mod specs;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +18,8 @@ use utoipa::{IntoParams, ToSchema};
 
 pub use self::batches::*;
 pub use self::certificates::*;
+pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
+pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -84,6 +88,9 @@ pub struct RunCommand {
     /// The destructive batch that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_id: Option<String>,
+    /// The generation of the node's spec that it presupposes: the node applies that one, or a newer one, before it runs this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_generation: Option<u64>,
 }
 
 fn empty_object() -> Value {
@@ -265,6 +272,9 @@ pub struct Node {
     /// The kinds that it had loaded at its last hello.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<LoadedKind>,
+    /// What is the matter with it, by its own word. `nodes.list` leaves it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
     /// When it was enrolled.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,

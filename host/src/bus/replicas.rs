@@ -40,6 +40,7 @@ pub(super) struct Outgoing {
 struct Gathered {
     work: HashSet<NodeId>,
     cancel: HashSet<NodeId>,
+    spec: HashSet<NodeId>,
     events: bool,
     trust: bool,
     progress: HashMap<CommandId, Progress>,
@@ -54,6 +55,9 @@ impl Outgoing {
             }
             Signal::Cancel { node } => {
                 gathered.cancel.insert(*node);
+            }
+            Signal::Spec { node } => {
+                gathered.spec.insert(*node);
             }
             Signal::Events => gathered.events = true,
             Signal::TrustChanged => gathered.trust = true,
@@ -75,6 +79,7 @@ impl Outgoing {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.work.extend(told.work);
         gathered.cancel.extend(told.cancel);
+        gathered.spec.extend(told.spec);
         gathered.events |= told.events;
         gathered.trust |= told.trust;
         for (command, progress) in told.progress {
@@ -92,6 +97,8 @@ struct Message {
     work: Vec<NodeId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cancel: Vec<NodeId>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    spec: Vec<NodeId>,
     events: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     trust: bool,
@@ -101,14 +108,19 @@ struct Message {
 
 impl Gathered {
     fn is_empty(&self) -> bool {
-        self.work.is_empty() && self.cancel.is_empty() && !self.events && !self.trust && self.progress.is_empty()
+        self.work.is_empty()
+            && self.cancel.is_empty()
+            && self.spec.is_empty()
+            && !self.events
+            && !self.trust
+            && self.progress.is_empty()
     }
 
     /// As few payloads as hold it.
     fn payloads(&self, from: &str) -> Vec<String> {
         let empty = || Message { from: from.to_owned(), ..Message::default() };
         let mut messages = vec![Message { events: self.events, trust: self.trust, ..empty() }];
-        let (overhead, mut bytes) = (from.len() + 80, from.len() + 80);
+        let (overhead, mut bytes) = (from.len() + 96, from.len() + 96);
         let mut room = |messages: &mut Vec<Message>, needed: usize| {
             if bytes + needed > MAX_PAYLOAD {
                 messages.push(empty());
@@ -121,6 +133,10 @@ impl Gathered {
         for node in &self.cancel {
             room(&mut messages, id);
             messages.last_mut().expect("there is one").cancel.push(*node);
+        }
+        for node in &self.spec {
+            room(&mut messages, id);
+            messages.last_mut().expect("there is one").spec.push(*node);
         }
         for node in &self.work {
             room(&mut messages, id);
@@ -220,6 +236,9 @@ fn pass_on(bus: &Bus, message: Message) {
     for node in message.cancel {
         bus.tell_here(Signal::Cancel { node });
     }
+    for node in message.spec {
+        bus.tell_here(Signal::Spec { node });
+    }
     for node in message.work {
         bus.tell_here(Signal::Work { node });
     }
@@ -247,6 +266,7 @@ mod tests {
         for n in 0..1_000 {
             outgoing.add(&Signal::Work { node: node(n % 500) });
             outgoing.add(&Signal::Cancel { node: node(1_000 + n % 10) });
+            outgoing.add(&Signal::Spec { node: node(2_000 + n % 30) });
             outgoing.add(&Signal::Events);
             let command_id = CommandId::from_uuid(Uuid::from_u128(n % 20));
             let message = "\u{1}".repeat(200);
@@ -260,8 +280,13 @@ mod tests {
         let messages: Vec<Message> =
             payloads.iter().map(|payload| serde_json::from_str(payload).expect("a message")).collect();
         let count = |of: fn(&Message) -> usize| messages.iter().map(of).sum::<usize>();
-        let counts = [count(|it| it.work.len()), count(|it| it.cancel.len()), count(|it| it.progress.len())];
-        assert_eq!(counts, [500, 10, 20]);
+        let counts = [
+            count(|it| it.work.len()),
+            count(|it| it.cancel.len()),
+            count(|it| it.spec.len()),
+            count(|it| it.progress.len()),
+        ];
+        assert_eq!(counts, [500, 10, 30, 20]);
         assert_eq!(messages.iter().filter(|it| it.events).count(), 1);
         assert!(outgoing.take().is_empty());
     }

@@ -14,6 +14,7 @@ use crate::bus::Signal;
 use crate::faults::crash_at;
 use crate::queue;
 use crate::queue::hello::{Greeted, Greeting, Session};
+use crate::store::specs::{self, Spec};
 use crate::store::{Error, node_certificates};
 
 /// The most hellos in one transaction: it holds locks on as many nodes.
@@ -31,6 +32,8 @@ pub(super) struct Entered {
     pub(super) session: Session,
     /// The only kinds that its certificate allows.
     pub(super) allowed_kinds: Option<Vec<String>>,
+    /// Its newest spec, if that is newer than the one that it has.
+    pub(super) spec: Option<Spec>,
 }
 
 /// Answers knocks. What gathers while one batch is written is the next.
@@ -89,6 +92,9 @@ async fn greet(gateway: &Inner, batch: &[Knock]) -> Result<Vec<Result<Entered, S
     let good: Vec<Greeting> = greetings.iter().filter_map(|it| it.as_ref().ok()).cloned().collect();
     let sessions = queue::hello_many(&mut tx, &gateway.settings.replica, &good, gateway.world.now()).await?;
     gateway.bundles.read(&mut tx).await?;
+    let than: Vec<_> = good.iter().map(|it| (it.node, it.generation)).collect();
+    let specs = specs::newer(&mut tx, &than).await?;
+    let mut specs: HashMap<_, Spec> = specs.into_iter().map(|spec| (spec.node, spec)).collect();
     crash_at("hello.before-write");
     tx.commit().await?;
     crash_at("hello.after-write");
@@ -104,7 +110,8 @@ async fn greet(gateway: &Inner, batch: &[Knock]) -> Result<Vec<Result<Entered, S
             Some(Greeted::Unknown) | None => return Err(unknown()),
         };
         let certificate = certificates.remove(&knock.caller.fingerprint);
-        Ok(Entered { session, allowed_kinds: certificate.and_then(|it| it.allowed_kinds) })
+        let allowed_kinds = certificate.and_then(|it| it.allowed_kinds);
+        Ok(Entered { session, allowed_kinds, spec: specs.remove(&knock.caller.peer.node) })
     });
     Ok(answers.collect())
 }

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::MissedTickBehavior;
 use tonic::Status;
 
-use super::{Inner, bundles};
+use super::{Inner, bundles, desired};
 use crate::bus::Signal;
 use crate::queue;
 use crate::store::Error;
@@ -31,7 +31,9 @@ pub(super) async fn listen(gateway: Arc<Inner>, mut signals: broadcast::Receiver
     loop {
         match signals.recv().await {
             Ok(Signal::Work { node }) if gateway.sessions.has(node) => gateway.work.add([node]),
-            Ok(Signal::Cancel { node }) if gateway.sessions.has(node) => gateway.looks.add([node]),
+            Ok(Signal::Cancel { node } | Signal::Spec { node }) if gateway.sessions.has(node) => {
+                gateway.looks.add([node]);
+            }
             Ok(Signal::TrustChanged) => bundles::tell_all(&gateway).await,
             Ok(Signal::Missed) | Err(RecvError::Lagged(_)) => {
                 gateway.looks.add(gateway.sessions.nodes());
@@ -75,6 +77,7 @@ pub(super) async fn look(gateway: &Inner, nodes: &[NodeId]) -> Result<(), Error>
     let asked: Vec<_> = sessions.iter().map(|session| (session.node, session.epoch)).collect();
     let looks = {
         let mut db = gateway.pool.acquire().await?;
+        desired::look(&mut db, &sessions).await?;
         queue::look(&mut db, &asked, gateway.world.now()).await?
     };
     let asked: HashSet<_> = asked.into_iter().collect();

@@ -11,6 +11,7 @@ mod bundles;
 mod certify;
 pub(crate) mod codec;
 mod collector;
+mod desired;
 mod dispatcher;
 mod fetch;
 mod greeter;
@@ -106,6 +107,7 @@ struct Inner {
     timers: Timers,
     knocks: mpsc::Sender<greeter::Knock>,
     items: mpsc::Sender<collector::Item>,
+    said: mpsc::Sender<desired::Said>,
     room: Arc<Semaphore>,
     components: fetch::Components,
     bundles: bundles::Bundles,
@@ -132,6 +134,7 @@ impl Gateway {
         }
         let (knocks, knocking) = mpsc::channel(KNOCKS);
         let (items, reported) = mpsc::channel(collector::BATCH);
+        let (said, saying) = mpsc::channel(desired::BATCH);
         let signals = bus.subscribe();
         let inner = Arc::new(Inner {
             settings,
@@ -147,6 +150,7 @@ impl Gateway {
             timers: Timers::default(),
             knocks,
             items,
+            said,
             room: Arc::new(Semaphore::new(collector::ROOM_KIB)),
             components: fetch::Components::default(),
             bundles: bundles::Bundles::default(),
@@ -159,6 +163,7 @@ impl Gateway {
         };
         spawn(Box::pin(greeter::run(inner.clone(), knocking)));
         spawn(Box::pin(collector::run(inner.clone(), reported)));
+        spawn(Box::pin(desired::run(inner.clone(), saying)));
         spawn(Box::pin(dispatcher::run(inner.clone())));
         spawn(Box::pin(dispatcher::run_timers(inner.clone())));
         spawn(Box::pin(looker::listen(inner.clone(), signals)));

@@ -21,10 +21,11 @@ use tonic::Status;
 use super::collector::{Item, What};
 use super::greeter::{Entered, Knock};
 use super::sessions::{self, BACKLOG, Outbound, Session};
-use super::{Caller, Inner, away, dispatcher};
+use super::{Caller, Inner, away, desired, dispatcher};
 use crate::bus::{Progress, Signal};
 use crate::faults::crash_at;
 use crate::queue;
+use crate::store::specs::Spec;
 use crate::store::unix_ms;
 
 /// How long a stream may be open without a Hello, and how long a node may take to read its replay.
@@ -167,14 +168,16 @@ where
     if gateway.sessions.is_draining() {
         return Err(Status::unavailable("this gateway goes away"));
     }
+    let generation = hello.generation;
     let (reply, answer) = oneshot::channel();
     let gone = || Status::unavailable("this gateway goes away");
     let trust_version = hello.trust_version;
     gateway.knocks.send(Knock { caller, hello, reply }).await.map_err(|_| gone())?;
-    let Entered { session: opened, allowed_kinds } = answer.await.map_err(|_| gone())??;
+    let Entered { session: opened, allowed_kinds, spec } = answer.await.map_err(|_| gone())??;
     let session = Arc::new(Session::new(caller.peer.node, opened.epoch, allowed_kinds, out.clone(), over));
     session.trust_version.store(trust_version, Ordering::Relaxed);
-    tokio::time::timeout(GREETING, welcome(gateway, &session, &out, opened)).await.map_err(late)??;
+    session.has_spec(generation);
+    tokio::time::timeout(GREETING, welcome(gateway, &session, &out, opened, spec)).await.map_err(late)??;
     session.hear(gateway.now_ms());
     gateway.sessions.enter(&session);
     gateway.bundles.tell(&session);
@@ -192,6 +195,7 @@ async fn welcome(
     session: &Session,
     out: &mpsc::Sender<Outbound>,
     opened: queue::hello::Session,
+    spec: Option<Spec>,
 ) -> Result<(), Status> {
     use v1::to_node::Frame;
     let send =
@@ -207,6 +211,10 @@ async fn welcome(
     send(Frame::Welcome(welcome)).await?;
     for trust_bundle in bundles {
         send(Frame::TrustChanged(v1::TrustChanged { trust_bundle })).await?;
+    }
+    // Before any command that presupposes it.
+    if let Some(spec) = spec.filter(|spec| session.has_spec(spec.generation)) {
+        send(desired::frame(spec)).await?;
     }
     let mut cancelled = Vec::new();
     let mut refused = Vec::new();
@@ -251,14 +259,22 @@ async fn take(
             Err(invalid) => return nonsense(session, &invalid.to_string()),
         },
         Some(Frame::Progress(progress)) => return tell(gateway, session, progress, told),
-        // The last four are to come.
-        Some(
-            Frame::Heartbeat(_)
-            | Frame::SpecWanted(_)
-            | Frame::SpecApplied(_)
-            | Frame::AllocationBound(_)
-            | Frame::Conditions(_),
-        ) => return,
+        Some(Frame::Heartbeat(_)) => return,
+        Some(Frame::SpecWanted(wanted)) => {
+            session.wants_spec(wanted.min_generation);
+            return gateway.looks.add([session.node]);
+        }
+        Some(Frame::SpecApplied(applied)) => {
+            let what = desired::What::Applied(applied.generation);
+            return desired::take(gateway, session, what).await;
+        }
+        Some(Frame::AllocationBound(bound)) => {
+            return desired::take(gateway, session, desired::What::Bound(bound)).await;
+        }
+        Some(Frame::Conditions(conditions)) => match conditions.checked() {
+            Ok(conditions) => return desired::take(gateway, session, desired::What::Conditions(conditions)).await,
+            Err(invalid) => return nonsense(session, &invalid.to_string()),
+        },
         Some(Frame::Hello(_)) => return nonsense(session, "a session has one Hello"),
         None => return nonsense(session, "a frame that this gateway does not know"),
     };

@@ -40,6 +40,8 @@ pub(super) struct Session {
     heard_ms: AtomicU64,
     /// The version of the trust bundle that it was told of last.
     pub(super) trust_version: AtomicU64,
+    /// The generation of the spec that the node has, or that is on its way to it.
+    spec: AtomicU64,
     books: Mutex<Books>,
 }
 
@@ -86,6 +88,7 @@ impl Session {
             over,
             heard_ms: AtomicU64::new(0),
             trust_version: AtomicU64::new(0),
+            spec: AtomicU64::new(0),
             books: Mutex::default(),
         }
     }
@@ -179,6 +182,21 @@ impl Session {
 
     pub(super) fn heard_ms(&self) -> u64 {
         self.heard_ms.load(Ordering::Relaxed)
+    }
+
+    /// The generation of the spec that needs not be sent any more.
+    pub(super) fn spec(&self) -> u64 {
+        self.spec.load(Ordering::Relaxed)
+    }
+
+    /// The node has this generation, or gets it now; false where it had it before.
+    pub(super) fn has_spec(&self, generation: u64) -> bool {
+        self.spec.fetch_max(generation, Ordering::Relaxed) < generation
+    }
+
+    /// The node asks for this generation or a newer one, whatever it was sent.
+    pub(super) fn wants_spec(&self, generation: u64) {
+        self.spec.store(generation.saturating_sub(1), Ordering::Relaxed);
     }
 
     /// Ends it, with a reason for the node.

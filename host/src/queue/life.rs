@@ -14,7 +14,7 @@ use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
 use super::settle::{self, Settlement};
-use crate::store::{Error, code, corrupt, unsigned};
+use crate::store::{Error, code, corrupt, reservations, unsigned};
 
 /// How many pending commands one statement settles.
 const BATCH: i64 = 5_000;
@@ -47,6 +47,7 @@ pub async fn replace(db: &mut PgTransaction<'_>, node: NodeId, now: OffsetDateTi
     .fetch_optional(&mut **db)
     .await?;
     let Some(incarnation) = incarnation else { return Ok(None) };
+    reservations::unbind(db, node).await?;
     settle_pending(db, node, now, |traits| {
         (!resume::survives_replacement(traits, State::Pending)).then_some((Event::NodeReplaced, "node-replaced"))
     })

@@ -297,7 +297,8 @@ impl Core {
                 self.finished(update, &mut step);
             }
             Input::SpecApplied { generation } => {
-                self.generation = generation;
+                // Two sessions may tell of two specs in either order.
+                self.generation = self.generation.max(generation);
                 self.decide_waiting(world, &mut step);
             }
             Input::Tick => {

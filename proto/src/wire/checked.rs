@@ -148,7 +148,7 @@ impl Report {
     }
 }
 
-fn invalid(message: &'static str, field: &'static str, rule: &'static str) -> Invalid {
+pub(super) fn invalid(message: &'static str, field: &'static str, rule: &'static str) -> Invalid {
     Invalid { message, field, rule }
 }
 

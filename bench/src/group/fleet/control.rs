@@ -135,6 +135,7 @@ impl Control {
             idempotency_key: super::super::queue::uuid().to_string(),
             not_after_seconds: None,
             batch_id: None,
+            min_generation: None,
         };
         Ok(self.client(at).call("commands.run", &request).await?)
     }

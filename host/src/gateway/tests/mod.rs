@@ -1,6 +1,7 @@
 //! Gateways over a real Postgres, and nodes that speak to them over real TLS.
 
 mod attest;
+mod desired;
 mod identity;
 mod join;
 mod replicas;

@@ -167,8 +167,10 @@ fn a_spec_that_is_behind_is_waited_for_and_then_it_is_too_late() {
     assert_eq!(core.on(waits(1), &WORLD), asks);
     assert_eq!(core.on(Input::Tick, &WORLD), Step::default(), "it asks once a delivery");
     assert_eq!(core.on(Input::SpecApplied { generation: 6 }, &WORLD).start.len(), 1);
-    let _ = core.on(Input::SpecApplied { generation: 5 }, &WORLD);
-    assert_eq!(core.on(waits(2), &WORLD), asks);
+    assert_eq!(core.on(Input::SpecApplied { generation: 5 }, &WORLD), Step::default());
+    assert_eq!(core.on(waits(2), &WORLD).start.len(), 1, "what was applied stays applied");
+    let waits = delivered(1, Deliver { min_generation: Some(7), ..deliver(3, "safe") });
+    assert_eq!(core.on(waits, &WORLD).send, [Frame::SpecWanted(7)]);
     let late = World { now_ms: 1_000_000, ..WORLD };
     assert_eq!(reports(&core.on(Input::Tick, &late)), [(Report::Rejected, "STALE_GENERATION")]);
 }

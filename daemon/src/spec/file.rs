@@ -1,0 +1,71 @@
+//! The spec on the disk: SHA-256 of the document, a line feed, and the document as it came.
+//!
+//! **Invariant:** the file holds one spec as a whole, the old one or the new one, wherever a crash comes; what does not read back
+//! as it was written is set aside, and never deleted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use bc_proto::canonical;
+use bc_proto::spec::NodeSpec;
+
+/// The file, below the state directory.
+const FILE: &str = "spec";
+
+pub(super) struct SpecFile {
+    path: PathBuf,
+}
+
+impl SpecFile {
+    pub(super) fn new(state_dir: &Path) -> Self {
+        Self { path: state_dir.join(FILE) }
+    }
+
+    /// The spec that is kept; `None` for none, and for one that was damaged.
+    pub(super) fn read(&self) -> io::Result<Option<NodeSpec>> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if let Some(spec) = parse(&bytes) {
+            return Ok(Some(spec));
+        }
+        // Named after its contents: another damaged one does not take its place.
+        let aside = self.path.with_extension(format!("damaged-{}", &canonical::sha256_hex(&bytes)[..16]));
+        fs::rename(&self.path, &aside)?;
+        self.sync_folder()?;
+        tracing::error!(aside = %aside.display(), "the spec on the disk is damaged; it is set aside, and asked for again");
+        Ok(None)
+    }
+
+    /// Keeps a document in place of the one before.
+    pub(super) fn write(&self, document: &[u8]) -> io::Result<()> {
+        let draft = self.path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(canonical::sha256_hex(document).as_bytes())?;
+        file.write_all(b"\n")?;
+        file.write_all(document)?;
+        file.sync_all()?;
+        fs::rename(&draft, &self.path)?;
+        self.sync_folder()
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        match self.path.parent() {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<NodeSpec> {
+    let (sum, rest) = bytes.split_at_checked(64)?;
+    let document = rest.strip_prefix(b"\n")?;
+    if canonical::sha256_hex(document).as_bytes() != sum {
+        return None;
+    }
+    serde_json::from_slice(document).ok()
+}
