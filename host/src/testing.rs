@@ -174,7 +174,10 @@ impl Fleet {
     }
 
     pub(crate) async fn enqueue(&self, node: &NodeId, kind: Digest) -> Queued {
-        match queue::enqueue(&mut *self.db().await, &crate::trust::Signer::none(), command(node, kind), at(0)).await.expect("a database") {
+        match queue::enqueue(&mut *self.db().await, &crate::trust::Signer::none(), command(node, kind), at(0))
+            .await
+            .expect("a database")
+        {
             Outcome::Queued(queued) => queued,
             other => panic!("not queued: {other:?}"),
         }
@@ -216,7 +219,10 @@ impl Fleet {
         }
         let all = events::after(&mut *self.db().await, events::Cursor::default(), 10_000).await.expect("a database");
         all.into_iter()
-            .map(|event| (event.topic, event.body["commandId"].as_str().or(event.body["batchId"].as_str()).expect("it names what it is about").to_owned()))
+            .map(|event| {
+                let about = ["commandId", "batchId"].into_iter().find_map(|name| event.body[name].as_str());
+                (event.topic, about.expect("it names what it is about").to_owned())
+            })
             .collect()
     }
 }
@@ -250,7 +256,8 @@ pub(crate) fn two_of_a_and_one_of_b() -> Settings {
         groups: vec![group.into()],
     };
     let of = |group: &str, count| Requirement { group: Some(group.into()), count };
-    let approvers = vec![approver("ann", 1, "a"), approver("abe", 2, "a"), approver("bob", 3, "b"), approver("admin", 4, "a")];
+    let approvers =
+        vec![approver("ann", 1, "a"), approver("abe", 2, "a"), approver("bob", 3, "b"), approver("admin", 4, "a")];
     let policy = Policy { approvers, require: vec![of("a", 2), of("b", 1)] };
     policy.check().expect("it can be met");
     Settings { approvers: Some(policy), ..Settings::default() }

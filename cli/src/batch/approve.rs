@@ -104,7 +104,10 @@ impl Approve {
         let file = self.out.as_deref().context("say with --out where the approval goes")?;
         std::fs::write(file, format!("{:#}\n", json!(signed)))
             .with_context(|| format!("{} cannot be written", file.display()))?;
-        output::complain(&format!("the approval is in {0}; hand it in with: better-compute batch submit {0}", file.display()));
+        output::complain(&format!(
+            "the approval is in {0}; hand it in with: better-compute batch submit {0}",
+            file.display()
+        ));
         Ok(())
     }
 }
@@ -138,10 +141,13 @@ async fn send(client: &Client, signed: Signed) -> anyhow::Result<Batch> {
 
 fn key(file: &Path) -> anyhow::Result<SecretKey> {
     let name = file.display();
-    let read = || -> std::io::Result<(u32, String)> { Ok((std::fs::metadata(file)?.mode(), std::fs::read_to_string(file)?)) };
+    let read =
+        || -> std::io::Result<(u32, String)> { Ok((std::fs::metadata(file)?.mode(), std::fs::read_to_string(file)?)) };
     let (mode, pem) = read().with_context(|| format!("{name} cannot be read"))?;
     if mode & 0o077 != 0 {
-        bail!("{name} can be read by others than its owner, and whoever has it approves in your name\n  → chmod 600 {name}");
+        bail!(
+            "{name} can be read by others than its owner, and whoever has it approves in your name\n  → chmod 600 {name}"
+        );
     }
     SecretKey::from_pem(&pem).with_context(|| format!("{name} is no approver's key"))
 }

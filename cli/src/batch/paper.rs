@@ -83,7 +83,8 @@ impl Paper {
     pub(super) fn leaves(&self) -> String {
         let header = ["#", "SUBJECT", "KIND", "PAYLOAD"].map(str::to_owned).to_vec();
         let row = |(at, leaf): (usize, &Leaf)| {
-            let payload = leaf.payload_sha256.as_ref().map_or_else(|| "any".to_owned(), |hash| format!("sha256:{}", plain(hash)));
+            let payload =
+                leaf.payload_sha256.as_ref().map_or_else(|| "any".to_owned(), |hash| format!("sha256:{}", plain(hash)));
             vec![at.to_string(), plain(&leaf.subject), plain(&leaf.kind), payload]
         };
         output::table(std::iter::once(header).chain(self.scope.iter().enumerate().map(row)), 0).trim_fmt()
@@ -92,13 +93,15 @@ impl Paper {
 
 /// Text from elsewhere, with nothing in it that moves a terminal's cursor or hides what stands there.
 fn plain(text: &str) -> String {
-    let shown = |it: char| it.is_alphanumeric() || it == ' ' || it.is_ascii_punctuation() || (!it.is_ascii() && !is_hidden(it));
+    let shown =
+        |it: char| it.is_alphanumeric() || it == ' ' || it.is_ascii_punctuation() || (!it.is_ascii() && !is_hidden(it));
     text.chars().map(|it| if shown(it) { it.to_string() } else { it.escape_unicode().to_string() }).collect()
 }
 
 /// Controls, and characters that turn the direction of text or have no width.
 fn is_hidden(it: char) -> bool {
-    it.is_control() || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    it.is_control()
+        || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -138,7 +141,7 @@ mod tests {
             &|it| it.scope[0].subject = "node_3".into(),
             &|it| it.scope[1].payload_sha256 = None,
             &|it| it.scope.swap(0, 1),
-            &|it| drop(it.scope.pop()),
+            &|it| it.scope.truncate(1),
             &|it| it.document.size = 3,
         ];
         for change in changes {

@@ -70,7 +70,9 @@ fn waits(seen: &Seen, around: &Around, now: OffsetDateTime, reasons: &mut Vec<St
     let command = &seen.command;
     if command.awaiting_approval {
         let batch = command.batch_id.as_deref().unwrap_or("its batch");
-        reasons.push(format!("it is held until {batch} has its approvals; `better-compute batch show {batch}` says which are missing"));
+        reasons.push(format!(
+            "it is held until {batch} has its approvals; `better-compute batch show {batch}` says which are missing"
+        ));
     }
     connection(around, now, reasons);
     if let Some(at) = command.not_before.filter(|at| *at > now) {

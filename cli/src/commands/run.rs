@@ -157,7 +157,9 @@ fn advice(ending: Ending, reference: &CommandRef) -> Option<String> {
         Ending::Interrupted => Some(go_on("stopped waiting; the command goes on.")),
         Ending::TimedOut => Some(go_on("the wait timed out; the command goes on.")),
         Ending::Unknown => Some(go_on("what becomes of it is not known here; it may go on.")),
-        Ending::AwaitsApproval => Some(go_on("it is held until its batch is approved: `better-compute batch list --state open` shows what is missing.")),
+        Ending::AwaitsApproval => Some(go_on(
+            "it is held until its batch is approved: `better-compute batch list --state open` shows what is missing.",
+        )),
         Ending::Stands(_) | Ending::Queued => None,
     }
 }

@@ -16,7 +16,9 @@ use super::auth::{BATCHES_APPROVE, BATCHES_CREATE, BATCHES_READ, Caller, NODES_R
 use super::error::Failure;
 use super::extract::{Body, LargeBody, Rules};
 use super::openapi::Errors;
-use super::types::{self, ApproveBatch, BatchApproval, BatchLeaf, BatchRef, Code, CreateBatch, ListBatches, Page, RejectBatch};
+use super::types::{
+    self, ApproveBatch, BatchApproval, BatchLeaf, BatchRef, Code, CreateBatch, ListBatches, Page, RejectBatch,
+};
 use super::{App, commands, cursor};
 use crate::batches::{self, Created, NotApproved, NotRejected, Proposal, Refused};
 use crate::bus::Signal;
@@ -54,7 +56,8 @@ pub(super) async fn create(
     let nodes = leaves(&mut rules, &ask.scope);
     rules.check()?;
     caller.on_tenant(BATCHES_CREATE, tenant)?;
-    let kinds: Vec<String> = ask.scope.iter().map(|leaf| leaf.kind.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+    let kinds: Vec<String> =
+        ask.scope.iter().map(|leaf| leaf.kind.clone()).collect::<BTreeSet<_>>().into_iter().collect();
     let proposal = Proposal {
         id: BatchId::from_uuid(app.world.uuid()),
         tenant,
@@ -107,7 +110,8 @@ fn leaves(rules: &mut Rules, scope: &[BatchLeaf]) -> Vec<NodeId> {
         nodes.push(within.id(&format!("scope[{at}].subject"), &leaf.subject));
         let is_name = (1..=64).contains(&leaf.kind.len()) && leaf.kind.bytes().all(|byte| byte.is_ascii_graphic());
         within.rule(is_name, &format!("scope[{at}].kind"), "must be a kind's name, such as node.reboot");
-        let is_hash = |text: &String| text.len() == 64 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        let is_hash =
+            |text: &String| text.len() == 64 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
         let is_hash = leaf.payload_sha256.as_ref().is_none_or(is_hash);
         within.rule(is_hash, &format!("scope[{at}].payloadSha256"), "must be 64 hexadecimal digits, in lower case");
         let is_first = seen.insert((&leaf.subject, &leaf.kind, &leaf.payload_sha256));
@@ -260,7 +264,8 @@ fn document(app: &App, batch: Batch, received: &[Received], scope: Option<Vec<Le
         missing: policy.map(|policy| policy.tally(&batch.document, &all, now_ms).missing),
         policy: policy.map(|policy| serde_json::to_value(&policy.require).expect("text and numbers are JSON")),
         scope: scope.map(|scope| {
-            let shown = |leaf: Leaf| BatchLeaf { subject: leaf.subject, kind: leaf.kind, payload_sha256: leaf.payload_sha256 };
+            let shown =
+                |leaf: Leaf| BatchLeaf { subject: leaf.subject, kind: leaf.kind, payload_sha256: leaf.payload_sha256 };
             scope.into_iter().map(shown).collect()
         }),
         document: batch.document,
@@ -282,10 +287,9 @@ impl From<Refused> for Failure {
                 Self::new(Code::InvalidState, message).with(json!({ "reason": "batch-required", "kind": kind }))
             }
             Refused::UnknownBatch(id) => Self::not_found("batch", id),
-            Refused::OutOfScope { batch, node, kind } => Self::field(
-                "batchId",
-                format!("the scope of {batch} does not have {kind} on {node} with this payload"),
-            ),
+            Refused::OutOfScope { batch, node, kind } => {
+                Self::field("batchId", format!("the scope of {batch} does not have {kind} on {node} with this payload"))
+            }
             Refused::Over { batch, state } => over(batch, state),
             Refused::Store(error) => error.into(),
         }

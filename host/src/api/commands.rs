@@ -212,7 +212,8 @@ fn unsupported(kind: &str) -> Failure {
 }
 
 fn conflict(id: CommandId) -> Failure {
-    let message = format!("idempotencyKey: means {id} already, which is of another kind or batch or has another payload");
+    let message =
+        format!("idempotencyKey: means {id} already, which is of another kind or batch or has another payload");
     Failure::new(Code::Conflict, message).with(json!({ "commandId": id.to_string() }))
 }
 

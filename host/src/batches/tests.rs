@@ -120,7 +120,9 @@ async fn a_module_makes_a_batch_and_queues_under_it_in_its_own_transaction() {
     // All of it or nothing.
     let mut tx = fleet.pool.begin().await.expect("a transaction");
     create(&mut tx, &proposal, at(0)).await.expect("a database");
-    enqueue(&mut tx, &stage.settings, &Signer::none(), commands(Some(proposal.id)), at(0)).await.expect("it is in the scope");
+    enqueue(&mut tx, &stage.settings, &Signer::none(), commands(Some(proposal.id)), at(0))
+        .await
+        .expect("it is in the scope");
     tx.rollback().await.expect("a rollback");
     assert_eq!(batches::find(&mut *fleet.db().await, fleet.tenant, proposal.id).await.expect("a database"), None);
 
@@ -129,7 +131,9 @@ async fn a_module_makes_a_batch_and_queues_under_it_in_its_own_transaction() {
     assert!(matches!(&refused, Err(Refused::BatchRequired { kind }) if kind == KIND), "{refused:?}");
     let created = create(&mut tx, &proposal, at(0)).await.expect("a database");
     assert!(matches!(created, Created::New(_)), "{created:?}");
-    let queued = enqueue(&mut tx, &stage.settings, &Signer::none(), commands(Some(proposal.id)), at(0)).await.expect("they are in the scope");
+    let queued = enqueue(&mut tx, &stage.settings, &Signer::none(), commands(Some(proposal.id)), at(0))
+        .await
+        .expect("they are in the scope");
     tx.commit().await.expect("a commit");
     for outcome in queued {
         let Outcome::Queued(queued) = outcome else { panic!("{outcome:?}") };
@@ -138,7 +142,9 @@ async fn a_module_makes_a_batch_and_queues_under_it_in_its_own_transaction() {
     // A module that begins again finds its batch; one that means something else does not.
     let mut db = fleet.db().await;
     let again = Proposal { id: BatchId::from_uuid(uuid()), ..proposal.clone() };
-    assert!(matches!(create(&mut db, &again, at(9)).await, Ok(Created::Existing(batch)) if batch.document.batch_id == proposal.id));
+    assert!(
+        matches!(create(&mut db, &again, at(9)).await, Ok(Created::Existing(batch)) if batch.document.batch_id == proposal.id)
+    );
     let other = Proposal { reason: "another".into(), ..again };
     assert_eq!(create(&mut db, &other, at(9)).await.expect("a database"), Created::Conflict(proposal.id));
 }
@@ -155,7 +161,10 @@ async fn one_command_that_is_refused_refuses_all_of_a_transaction() {
     let refused = enqueue(&mut tx, &stage.settings, &Signer::none(), vec![unknown], at(0)).await;
     assert!(matches!(refused, Err(Refused::UnknownBatch(_))), "{refused:?}");
     let late = enqueue(&mut tx, &stage.settings, &Signer::none(), vec![stage.command()], at(3_600)).await;
-    assert!(matches!(late, Err(Refused::Over { state: State::Expired, .. })), "its time is over, swept or not: {late:?}");
+    assert!(
+        matches!(late, Err(Refused::Over { state: State::Expired, .. })),
+        "its time is over, swept or not: {late:?}"
+    );
 }
 
 #[tokio::test]

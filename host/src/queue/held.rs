@@ -44,12 +44,7 @@ pub async fn release(db: &mut PgConnection, batch: BatchId, now: OffsetDateTime)
 }
 
 /// Calls off what of a batch was not sent yet, held or not; returns how many commands.
-pub async fn cancel(
-    db: &mut PgConnection,
-    batch: BatchId,
-    reason: &str,
-    now: OffsetDateTime,
-) -> Result<usize, Error> {
+pub async fn cancel(db: &mut PgConnection, batch: BatchId, reason: &str, now: OffsetDateTime) -> Result<usize, Error> {
     let mut cancelled = 0;
     loop {
         let rows = sqlx::query!(
@@ -78,17 +73,18 @@ pub async fn cancel(
 
 /// Adds to deliveries of batches what proves that they were approved: the document, the leaf's proof, and those approvals
 /// that have not expired. Nothing is asked where no delivery has a batch.
-pub(super) async fn attach(db: &mut PgConnection, mut deliveries: Vec<Delivery>, now: OffsetDateTime) -> Result<Vec<Delivery>, Error> {
+pub(super) async fn attach(
+    db: &mut PgConnection,
+    mut deliveries: Vec<Delivery>,
+    now: OffsetDateTime,
+) -> Result<Vec<Delivery>, Error> {
     let batched: Vec<Uuid> =
         deliveries.iter().filter(|it| it.deliver.batch.is_some()).map(|it| it.deliver.command.uuid()).collect();
     if batched.is_empty() {
         return Ok(deliveries);
     }
-    let subjects: Vec<String> = deliveries
-        .iter()
-        .filter(|it| it.deliver.batch.is_some())
-        .map(|it| it.deliver.node.to_string())
-        .collect();
+    let subjects: Vec<String> =
+        deliveries.iter().filter(|it| it.deliver.batch.is_some()).map(|it| it.deliver.node.to_string()).collect();
     let rows = sqlx::query!(
         r#"select c.id, b.id as batch_id, b.document, l.index, l.payload_sha256 is not null as "binds_payload!", l.proof,
              array(select approver from batch_approvals p where p.batch_id = b.id and p.expires_at_ms > $3

@@ -121,9 +121,12 @@ pub async fn prospect(
     .await?;
     let Some(row) = row else { return Ok(None) };
     let existing = match (row.id, row.kind, row.payload_hash) {
-        (Some(id), Some(kind), Some(payload_hash)) => {
-            Some(Existing { id: CommandId::from_uuid(id), kind, payload_hash, batch: row.batch_id.map(BatchId::from_uuid) })
-        }
+        (Some(id), Some(kind), Some(payload_hash)) => Some(Existing {
+            id: CommandId::from_uuid(id),
+            kind,
+            payload_hash,
+            batch: row.batch_id.map(BatchId::from_uuid),
+        }),
         _ => None,
     };
     let kind = match (row.digest, row.exposed) {

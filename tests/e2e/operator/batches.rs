@@ -74,7 +74,10 @@ async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
     // Nothing is signed that nobody said yes to.
     let silent = approve(1, &[]).await;
     assert!(silent.code == Some(1) && silent.err.contains("nobody is there to say yes"), "{silent:?}");
-    assert!(silent.err.contains("rack 7 goes") && silent.err.contains(&cluster.nodes[0].id), "the scope is shown: {silent:?}");
+    assert!(
+        silent.err.contains("rack 7 goes") && silent.err.contains(&cluster.nodes[0].id),
+        "the scope is shown: {silent:?}"
+    );
     let own = approve(4, &["--yes"]).await;
     assert!(own.code == Some(1) && own.err.contains("asked for the batch and cannot approve it"), "{own:?}");
     let stranger = approve(9, &["--yes"]).await;
@@ -83,7 +86,9 @@ async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
     let open = operator.file("open.pem", key(1).to_pem().as_bytes());
     operator.refused(&["batch", "approve", "--batch", &batch, "--key", &open, "--yes"], "chmod 600").await;
     let other_key = private(&operator.file("p256.pem", other_key.as_bytes()));
-    operator.refused(&["batch", "approve", "--batch", &batch, "--key", &other_key, "--yes"], "not an Ed25519 key").await;
+    operator
+        .refused(&["batch", "approve", "--batch", &batch, "--key", &other_key, "--yes"], "not an Ed25519 key")
+        .await;
 
     assert_eq!(approve(1, &["--yes", "-o", "name"]).await.code, Some(0));
     // One of them signs on a machine without a network.
@@ -115,9 +120,11 @@ async fn a_rejected_batch_cancels_what_waits_in_it() {
     let cluster = Cluster::start_with(1, 1, &settings).await;
     let operator = admin(&cluster);
     let payload = counted(0, 0);
-    let create = ["batch", "create", "--reason", "r", "--kind", COUNT_DESTRUCTIVE.name, "--node", "node-0", "-o", "name"];
+    let create =
+        ["batch", "create", "--reason", "r", "--kind", COUNT_DESTRUCTIVE.name, "--node", "node-0", "-o", "name"];
     let batch = operator.say(&create).await;
-    let run = ["run", COUNT_DESTRUCTIVE.name, "--node", "node-0", "--payload", &payload, "--batch", &batch, "--key", "k"];
+    let run =
+        ["run", COUNT_DESTRUCTIVE.name, "--node", "node-0", "--payload", &payload, "--batch", &batch, "--key", "k"];
     assert_eq!(operator.run(&run).await.code, Some(7));
     operator.say(&["batch", "reject", &batch, "--reason", "wrong rack"]).await;
     let said = operator.run(&run).await;

@@ -24,7 +24,9 @@ const WIPE: &str = "test.wipe";
 async fn start(settings: Settings) -> (Api, NodeId) {
     let api = Api::trusting(settings).await;
     let node = api.fleet.node().await;
-    for (name, traits) in [(WIPE, "traits = ['destructive']"), ("test.other", "traits = ['destructive']"), ("diag.nvml", "")] {
+    for (name, traits) in
+        [(WIPE, "traits = ['destructive']"), ("test.other", "traits = ['destructive']"), ("diag.nvml", "")]
+    {
         let component = component::kind(&component::manifest(name, "1.0.0", traits));
         api.register(component, "?activate=true&exposed=true").await.ok();
     }
@@ -65,8 +67,7 @@ impl Api {
     }
 
     async fn get_command(&self, command: &Value) -> Value {
-        let reference =
-            json!({ "tenantId": self.tenant(), "nodeId": command["nodeId"], "commandId": command["id"] });
+        let reference = json!({ "tenantId": self.tenant(), "nodeId": command["nodeId"], "commandId": command["id"] });
         self.call("commands.get", reference).await.ok()
     }
 
@@ -106,7 +107,10 @@ async fn a_key_means_one_batch_of_its_caller() {
     assert_eq!((&batch["state"], &batch["missing"], &batch["size"]), (&json!("open"), &json!(3), &json!(1)));
     assert_eq!(batch["policy"], json!([{ "group": "a", "count": 2 }, { "group": "b", "count": 1 }]));
     assert_eq!(batch["requestedBy"], "admin");
-    assert_eq!((&batch["createdAt"], &batch["expiresAt"]), (&json!("2027-01-15T08:01:40Z"), &json!("2027-01-16T08:01:40Z")));
+    assert_eq!(
+        (&batch["createdAt"], &batch["expiresAt"]),
+        (&json!("2027-01-15T08:01:40Z"), &json!("2027-01-16T08:01:40Z"))
+    );
     assert_eq!(api.batch(&[node], "k").await, batch);
     assert_eq!(api.get_batch(&batch).await, batch);
     for change in [
@@ -116,7 +120,11 @@ async fn a_key_means_one_batch_of_its_caller() {
         json!({ "scope": api.propose(&[node, other_node], "k")["scope"] }),
     ] {
         let answer = api.call("commandBatches.create", with(api.propose(&[node], "k"), change.clone())).await;
-        assert_eq!((answer.code(), &answer.body["error"]["details"]["batchId"]), ("CONFLICT", &batch["batchId"]), "{change}");
+        assert_eq!(
+            (answer.code(), &answer.body["error"]["details"]["batchId"]),
+            ("CONFLICT", &batch["batchId"]),
+            "{change}"
+        );
     }
     let other = api.token_with("other", &[("compute:*", "*")]).await;
     let theirs = api.call_as(&other, "commandBatches.create", api.propose(&[node], "k")).await.ok();
@@ -174,7 +182,8 @@ async fn a_destructive_command_waits_for_its_quorum_and_goes_with_the_proof_of_i
     assert_eq!((later.get("awaitingApproval"), later.get("notBefore")), (None, None));
     let sent = api.delivered(&nodes[0], at(100)).await;
     assert_eq!(taken(&sent[0], &settings, at(100)), Ok(()));
-    let topics: Vec<_> = api.fleet.events().await.into_iter().map(|(topic, _)| topic).filter(|it| it.starts_with("batch")).collect();
+    let topics: Vec<_> =
+        api.fleet.events().await.into_iter().map(|(topic, _)| topic).filter(|it| it.starts_with("batch")).collect();
     assert_eq!(topics, ["batch.created", "batch.created", "batch.approved", "batch.approved", "batch.approved"]);
 }
 
@@ -348,7 +357,8 @@ async fn ten_thousand_leaves_are_one_batch() {
     let node = api.fleet.node().await;
     let leaf = |n: u32| json!({ "subject": node.to_string(), "kind": WIPE, "payloadSha256": format!("{n:064x}") });
     let scope: Vec<_> = (0..10_000).map(leaf).collect();
-    let batch = api.call("commandBatches.create", with(api.propose(&[node], "b"), json!({ "scope": scope }))).await.ok();
+    let batch =
+        api.call("commandBatches.create", with(api.propose(&[node], "b"), json!({ "scope": scope }))).await.ok();
     assert_eq!((&batch["size"], &batch["scope"]), (&json!(10_000), &json!(scope)));
     // The last proof leads to the root like the first.
     let of = |index: i32| {
@@ -360,8 +370,13 @@ async fn ten_thousand_leaves_are_one_batch() {
         let leaf: bc_proto::batch::Leaf = serde_json::from_value(scope[index].clone()).expect("a leaf");
         let proof = of(i32::try_from(index).expect("small")).await.expect("it is there");
         let index = index as u64;
-        let approved =
-            bc_proto::batch::Approved { document: document.clone(), index, binds_payload: true, proof, approvals: Vec::new() };
+        let approved = bc_proto::batch::Approved {
+            document: document.clone(),
+            index,
+            binds_payload: true,
+            proof,
+            approvals: Vec::new(),
+        };
         assert_eq!(approved.includes(&leaf), Ok(()));
     }
     let mut more = scope;
@@ -369,4 +384,3 @@ async fn ten_thousand_leaves_are_one_batch() {
     let answer = api.call("commandBatches.create", with(api.propose(&[node], "c"), json!({ "scope": more }))).await;
     assert_eq!(answer.words(), "400 INVALID_INPUT scope: must have 1 to 10000 leaves, but has 10001");
 }
-

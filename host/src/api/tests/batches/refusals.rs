@@ -18,7 +18,11 @@ async fn each_rule_of_a_request_has_an_error_that_names_it() {
     let list = json!({ "tenantId": api.tenant() });
     let long = "x".repeat(1_001);
     let cases: Vec<(&str, &Value, Value)> = vec![
-        ("commandBatches.create", &create, json!({ "tenantId": "x", "reason": "", "idempotencyKey": "", "expiresInSeconds": 59 })),
+        (
+            "commandBatches.create",
+            &create,
+            json!({ "tenantId": "x", "reason": "", "idempotencyKey": "", "expiresInSeconds": 59 }),
+        ),
         ("commandBatches.create", &create, json!({ "reason": long })),
         ("commandBatches.create", &create, json!({ "reason": "two\nlines" })),
         ("commandBatches.create", &create, json!({ "expiresInSeconds": 604_801 })),
@@ -30,7 +34,11 @@ async fn each_rule_of_a_request_has_an_error_that_names_it() {
         ("commandBatches.create", &create, scope(json!([good, { "subject": other, "kind": "not.there" }]))),
         ("commandBatches.create", &create, scope(json!([good, good]))),
         ("commandBatches.create", &create, scope(json!([{ "subject": name, "kind": WIPE, "payloadSha256": "ab" }]))),
-        ("commandBatches.create", &create, scope(json!([{ "subject": name, "kind": WIPE, "payloadSha256": "AB".repeat(32) }]))),
+        (
+            "commandBatches.create",
+            &create,
+            scope(json!([{ "subject": name, "kind": WIPE, "payloadSha256": "AB".repeat(32) }])),
+        ),
         ("commandBatches.create", &create, scope(json!([{ "subject": name, "kind": WIPE, "more": 1 }]))),
         ("commandBatches.get", &reject, json!({ "batchId": "x", "reason": null })),
         ("commandBatches.reject", &reject, json!({ "batchId": "x", "reason": "" })),
@@ -55,7 +63,8 @@ async fn each_rule_of_a_request_has_an_error_that_names_it() {
 async fn an_approval_that_does_not_count_is_refused_with_its_own_error() {
     let (api, node) = start(two_of_a_and_one_of_b()).await;
     let (batch, other) = (api.batch(&[node], "b").await, api.batch(&[node], "other").await);
-    let document = |batch: &Value| -> Document { serde_json::from_value(batch["document"].clone()).expect("a document") };
+    let document =
+        |batch: &Value| -> Document { serde_json::from_value(batch["document"].clone()).expect("a document") };
     let ms = |seconds: i64| unix_ms(at(seconds));
     let sign = |number: u8, batch: &Value, from: u64, until: u64| {
         json!(Approval::sign(&approver_key(number), &document(batch), from, until))
@@ -84,7 +93,8 @@ async fn an_approval_that_does_not_count_is_refused_with_its_own_error() {
     }
     insta::assert_snapshot!(seen);
     assert_eq!(api.get_batch(&batch).await["approvals"], json!([]), "none was kept");
-    let unknown = with(api.on_batch(&batch), json!({ "approval": good, "batchId": format!("batch_{}", "0".repeat(26)) }));
+    let unknown =
+        with(api.on_batch(&batch), json!({ "approval": good, "batchId": format!("batch_{}", "0".repeat(26)) }));
     assert_eq!(api.call("commandBatches.approve", unknown).await.code(), "NOT_FOUND");
 }
 
@@ -113,8 +123,9 @@ async fn a_command_outside_the_scope_is_refused_and_nothing_is_queued() {
 async fn a_batch_is_its_tenants_own() {
     let (api, node) = start(two_of_a_and_one_of_b()).await;
     let batch = api.batch(&[node], "b").await;
-    let (_, stranger) =
-        super::super::bootstrap::admin(&api.fleet.pool, "another", &super::super::fixed(2, 0)).await.expect("a database");
+    let (_, stranger) = super::super::bootstrap::admin(&api.fleet.pool, "another", &super::super::fixed(2, 0))
+        .await
+        .expect("a database");
     let theirs = api.call_as(&stranger, "tokens.whoami", json!({})).await.ok()["tenantId"].clone();
     let approval = Approval::sign(
         &approver_key(1),
