@@ -29,7 +29,8 @@ pub enum Signal {
         /// The node.
         node: NodeId,
     },
-    /// A command that the node has is to stop, or the node's sessions are to be looked at again (it was deleted).
+    /// A command that the node has is to stop, or the node's sessions are to be looked at again: it was deleted, or
+    /// commands were let go that lie below what they have claimed.
     Cancel {
         /// The node.
         node: NodeId,

@@ -220,14 +220,8 @@ impl Fleet {
         let all = events::after(&mut *self.db().await, events::Cursor::default(), 10_000).await.expect("a database");
         all.into_iter()
             .map(|event| {
-                (
-                    event.topic,
-                    event.body["commandId"]
-                        .as_str()
-                        .or(event.body["batchId"].as_str())
-                        .expect("it names what it is about")
-                        .to_owned(),
-                )
+                let about = ["commandId", "batchId"].into_iter().find_map(|name| event.body[name].as_str());
+                (event.topic, about.expect("it names what it is about").to_owned())
             })
             .collect()
     }

@@ -137,14 +137,14 @@ mod tests {
 
     #[test]
     fn a_scope_that_is_not_the_signed_one_is_refused() {
-        let changes: [&dyn Fn(&mut Paper); 5] = [
+        let attempts: [&dyn Fn(&mut Paper); 5] = [
             &|it| it.scope[0].subject = "node_3".into(),
             &|it| it.scope[1].payload_sha256 = None,
             &|it| it.scope.swap(0, 1),
-            &|it| drop(it.scope.pop()),
+            &|it| it.scope.truncate(1),
             &|it| it.document.size = 3,
         ];
-        for change in changes {
+        for change in attempts {
             let mut changed = paper();
             change(&mut changed);
             let refused = changed.check().expect_err("it is another scope").to_string();

@@ -72,7 +72,7 @@ pub(super) async fn create(
     if store::batches::find_by_key(&mut tx, tenant, &proposal.idempotency_key).await?.is_none() {
         let (known_nodes, known_kinds) = store::batches::known(&mut tx, tenant, &nodes, &kinds).await?;
         let mut rules = Rules::default();
-        for (at, (leaf, node)) in proposal.scope.iter().zip(&nodes).enumerate().filter(|_| !nodes.is_empty()) {
+        for (at, (leaf, node)) in proposal.scope.iter().zip(&nodes).enumerate() {
             let is_seen = known_nodes.contains(node) && caller.may(NODES_READ, &format!("compute-node/{node}"));
             rules.rule(is_seen, &format!("scope[{at}].subject"), "must be a node of the tenant");
             rules.rule(known_kinds.contains(&leaf.kind), &format!("scope[{at}].kind"), "must be a registered kind");

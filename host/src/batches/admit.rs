@@ -3,7 +3,7 @@
 //! **Invariant:** a command joins a batch under the batch's lock, which is held until the command is committed: whoever approves
 //! or ends the batch comes before it, and the command is decided by that; or after it, and finds the command.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bc_proto::batch::Approval;
 use bc_proto::canonical;
@@ -66,11 +66,11 @@ pub async fn admit(
         return Ok(());
     }
     let ids: Vec<BatchId> = ids.into_iter().collect();
-    let (locked, approvals) = if ids.is_empty() {
-        Default::default()
-    } else {
-        (batches::lock_to_join(&mut *db, &ids).await?, batches::approvals(&mut *db, &ids).await?)
-    };
+    let (mut locked, mut approvals) = (BTreeMap::new(), BTreeMap::new());
+    if !ids.is_empty() {
+        locked = batches::lock_to_join(&mut *db, &ids).await?;
+        approvals = batches::approvals(&mut *db, &ids).await?;
+    }
     let candidates: Vec<Candidate> = commands.iter().map(candidate).collect();
     for standing in batches::standings(db, &candidates).await? {
         let Some(command) = commands.get_mut(standing.position) else { continue };

@@ -230,7 +230,7 @@ pub async fn lock(db: &mut PgConnection, tenant: TenantId, id: BatchId) -> Resul
 
 /// Batches, for commands that join them: no decision is made on them until the transaction ends.
 pub async fn lock_to_join(db: &mut PgConnection, ids: &[BatchId]) -> Result<BTreeMap<BatchId, Batch>, Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let ids: Vec<Uuid> = ids.iter().map(BatchId::uuid).collect();
     let rows = sqlx::query_as!(
         Row,
         r#"select id, document, state::text as "state!", expires_at, created_at, closed_at, rejected_by, rejection
@@ -314,7 +314,7 @@ pub async fn scope(db: &mut PgConnection, id: BatchId) -> Result<Vec<Leaf>, Erro
 
 /// The approvals of batches, in the order of their names.
 pub async fn approvals(db: &mut PgConnection, ids: &[BatchId]) -> Result<BTreeMap<BatchId, Vec<Received>>, Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let ids: Vec<Uuid> = ids.iter().map(BatchId::uuid).collect();
     let rows = sqlx::query!(
         "select batch_id, approver, name, approved_at_ms, expires_at_ms, signature from batch_approvals
          where batch_id = any($1) order by batch_id, name, approver",
@@ -384,7 +384,7 @@ pub async fn known(
     nodes: &[NodeId],
     kinds: &[String],
 ) -> Result<(HashSet<NodeId>, HashSet<String>), Error> {
-    let nodes: Vec<Uuid> = nodes.iter().map(|id| id.uuid()).collect();
+    let nodes: Vec<Uuid> = nodes.iter().map(NodeId::uuid).collect();
     let rows = sqlx::query!(
         r#"select id as "id?", null::text as "name?" from nodes
            where tenant_id = $1 and id = any($2) and deleted_at is null

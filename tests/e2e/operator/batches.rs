@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use bc_proto::sign::SecretKey;
 use bc_tests::cluster::operator::Operator;
-use bc_tests::cluster::{COUNT, COUNT_DESTRUCTIVE, Cluster};
+use bc_tests::cluster::{COUNT, COUNT_DESTRUCTIVE, COUNT_PROVISION, Cluster};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -63,6 +63,9 @@ async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
     let id = command["id"].as_str().expect("an id");
     let why = operator.say(&["commands", "explain", id, "--node", "node-0"]).await;
     assert!(why.contains(&format!("held until {batch} has its approvals")), "{why}");
+
+    // Its session has been sent a later command of the lane meanwhile.
+    operator.say(&["run", COUNT_PROVISION.name, "--node", "node-0", "--payload", &counted(2, 0)]).await;
 
     let approve = async |number: u8, rest: &[&str]| {
         let key = pem(&operator, number);

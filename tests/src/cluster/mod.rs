@@ -125,7 +125,9 @@ impl Cluster {
         let database = Database::start(&folder.path().join("pg"));
         let token = replica::init_admin(&database, &folder.path().join("control-plane"), "test");
         if let Some(settings) = settings {
-            let file = folder.path().join("control-plane").join(replica::SETTINGS);
+            let state = folder.path().join("control-plane");
+            std::fs::create_dir_all(&state).expect("a folder");
+            let file = state.join(replica::SETTINGS);
             std::fs::write(file, settings).expect("the settings are written");
         }
         let mut started = Vec::new();

@@ -62,6 +62,8 @@ fn deliver(binds: bool) -> Deliver {
     }
 }
 
+type Change = &'static dyn Fn(&mut Deliver);
+
 fn approved(deliver: &mut Deliver) -> &mut Approved {
     deliver.approved.as_mut().expect("it is approved")
 }
@@ -78,7 +80,7 @@ fn what_was_approved_passes_and_each_change_to_it_is_refused() {
     let mut other = deliver(false);
     other.payload = json!({ "n": 2 });
     assert_eq!(judged(&trust(0), &other, 0), Ok(()), "its leaf is for any payload");
-    let changes: [(&str, &dyn Fn(&mut Deliver)); 15] = [
+    let attempts: [(&str, Change); 15] = [
         ("no approvals came with it", &|it| it.approved = None),
         ("no batch at all", &|it| (it.batch, it.approved) = (None, None)),
         ("approvals, and no batch", &|it| it.batch = None),
@@ -96,7 +98,7 @@ fn what_was_approved_passes_and_each_change_to_it_is_refused() {
         ("an approver's own batch", &|it| approved(it).document.requested_by = "approver 1".into()),
     ];
     let mut seen = String::new();
-    for (what, change) in changes {
+    for (what, change) in attempts {
         let mut changed = deliver(true);
         change(&mut changed);
         let (refusal, why) = judged(&trust(0), &changed, 0).expect_err(what);
