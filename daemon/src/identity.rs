@@ -177,8 +177,7 @@ impl Draft {
         fs::create_dir_all(state_dir)?;
         let lock = File::open(state_dir)?;
         lock.try_lock().map_err(|_| io::Error::other("another join or renewal is under way"))?;
-        let draft =
-            Self { folder: state_dir.join(format!("{FOLDER}.new")), place: folder(state_dir), _lock: lock };
+        let draft = Self { folder: state_dir.join(format!("{FOLDER}.new")), place: folder(state_dir), _lock: lock };
         match fs::remove_dir_all(&draft.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir(&draft.folder)?,

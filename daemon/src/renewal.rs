@@ -74,7 +74,10 @@ impl Renewal {
                 Standing::Good { due_in_ms } => Duration::from_millis(due_in_ms).min(LOOK),
                 Standing::Over => {
                     if !std::mem::replace(&mut is_over, true) {
-                        self.complain("it has expired. Take a new join token, run `bcd join --again`, and restart bcd", LOOK);
+                        self.complain(
+                            "it has expired. Take a new join token, run `bcd join --again`, and restart bcd",
+                            LOOK,
+                        );
                     }
                     LOOK
                 }

@@ -15,9 +15,9 @@ use bc_proto::sign;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 
+use crate::store::Error;
 use crate::store::attestations::{self, SignedResult};
 use crate::store::node_certificates::Fingerprint;
-use crate::store::Error;
 
 /// A result that its node signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,10 +76,7 @@ pub async fn of(db: &mut PgConnection, command: CommandId) -> Result<Result<Atte
 }
 
 /// Those of these commands whose results are attested, with the certificates that they are attested by.
-pub async fn of_many(
-    db: &mut PgConnection,
-    commands: &[CommandId],
-) -> Result<HashMap<CommandId, Fingerprint>, Error> {
+pub async fn of_many(db: &mut PgConnection, commands: &[CommandId]) -> Result<HashMap<CommandId, Fingerprint>, Error> {
     if commands.is_empty() {
         return Ok(HashMap::new());
     }

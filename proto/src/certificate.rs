@@ -61,7 +61,8 @@ impl NodeCertificate {
         });
         let (node, incarnation) = node.and_then(|node| node.split_once('/')).ok_or(NotANode::NoNode)?;
         // Twice the same extension is an error too: of two lists nobody knows which counts.
-        let extension = certificate.get_extension_unique(&oid(&ALLOWED_KINDS_OID)).map_err(|_| NotANode::AllowedKinds)?;
+        let extension =
+            certificate.get_extension_unique(&oid(&ALLOWED_KINDS_OID)).map_err(|_| NotANode::AllowedKinds)?;
         let spki = certificate.public_key();
         let key = (spki.algorithm.algorithm == oid(&ED25519_OID)).then_some(&*spki.subject_public_key.data);
         let ms = |seconds: i64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000);

@@ -137,7 +137,8 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
     let Some(state_dir) = &decided.state_dir else {
         bail!("name a folder for the certificate authority with --state-dir; all replicas use the same");
     };
-    let authority = authority::open(state_dir, shell::random(), shell::now())?.with_node_validity(decided.node_validity);
+    let authority =
+        authority::open(state_dir, shell::random(), shell::now())?.with_node_validity(decided.node_validity);
     let pool = database.connect().await?;
     let listeners = Listeners {
         api: bind(decided.api_listen, "the API").await?,

@@ -88,9 +88,8 @@ impl Sessions {
         }
         // Whatever cannot be used is an error at the start, and not at every attempt.
         for address in &gateways {
-            gateway::endpoint(address, Arc::clone(&verifier), Some(credentials.tls())).map_err(|error| {
-                Unusable::Endpoint { reason: gateway::chain(&error), address: address.clone() }
-            })?;
+            gateway::endpoint(address, Arc::clone(&verifier), Some(credentials.tls()))
+                .map_err(|error| Unusable::Endpoint { reason: gateway::chain(&error), address: address.clone() })?;
         }
         // Nodes begin with different ones.
         let first = index(gateways.len(), random());

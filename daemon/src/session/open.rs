@@ -119,10 +119,10 @@ impl Open {
     }
 
     async fn greet(endpoint: &Endpoint, context: &Context, newest: u64) -> Result<Self, End> {
-        let channel = endpoint.connect().await.map_err(|error| match has_expired(&error) {
-            true => End::expired(),
-            false => End::Failed(chain(&error)),
-        })?;
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|error| if has_expired(&error) { End::expired() } else { End::Failed(chain(&error)) })?;
         let (frames, incoming, first) = match Self::say_hello(&channel, context, newest).await {
             // After a restart the daemon knows of no session, and after a lost Welcome not of the last one.
             Err(status) => match overtaken(&status) {

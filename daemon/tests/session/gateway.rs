@@ -9,7 +9,8 @@ use bc_proto::certificate::{ALLOWED_KINDS_OID, NODE_SCHEME, allowed_kinds_der};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::wire::{self, Deliver, GATEWAY_NAME, Hello, Report, Update, v1};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension, IsCa, Issuer, KeyPair, SanType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension, IsCa, Issuer, KeyPair,
+    SanType,
 };
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;

@@ -108,7 +108,10 @@ async fn a_certificate_that_is_over_is_told_as_such_with_what_to_do() {
     let mut child = start(&mut bcd(&bench));
     let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     let said = tokio::task::spawn_blocking(move || {
-        lines.map_while(Result::ok).find(|line| line.contains("certificate") && line.contains("gateway")).expect("it says why")
+        lines
+            .map_while(Result::ok)
+            .find(|line| line.contains("certificate") && line.contains("gateway"))
+            .expect("it says why")
     });
     let said = soon(said).await.expect("no panic");
     assert!(said.contains("ERROR") && said.contains("it has expired") && said.contains("bcd join --again"), "{said}");

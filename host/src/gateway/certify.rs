@@ -61,11 +61,7 @@ impl Inner {
     }
 
     /// The next certificate of a node that has one. The old one counts until its own end.
-    pub(super) async fn renew(
-        &self,
-        caller: Caller,
-        request: &v1::RenewRequest,
-    ) -> Result<v1::RenewResponse, Status> {
+    pub(super) async fn renew(&self, caller: Caller, request: &v1::RenewRequest) -> Result<v1::RenewResponse, Status> {
         let Caller { fingerprint, peer } = caller;
         let now = self.world.now();
         let mut tx = self.pool.begin().await.map_err(|error| away(&error.into()))?;
@@ -74,7 +70,8 @@ impl Inner {
             node_certificates::find_many(&mut tx, &[fingerprint]).await
         };
         let mut found = found.await.map_err(|error| away(&error))?;
-        let present = found.remove(&fingerprint).filter(|it| (it.node, it.incarnation) == (peer.node, peer.incarnation));
+        let present =
+            found.remove(&fingerprint).filter(|it| (it.node, it.incarnation) == (peer.node, peer.incarnation));
         let present = present.ok_or_else(|| {
             Status::unauthenticated(
                 "this certificate is not renewed: it was revoked, or its node was deleted or enrolled again; join again",

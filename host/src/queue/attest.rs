@@ -64,9 +64,9 @@ pub async fn judge<'a>(
 ) -> Result<Judged<'a>, Error> {
     let unknown: Vec<&Report> =
         reports.iter().zip(is_attested).filter(|(_, known)| known.is_none()).map(|(report, _)| report).collect();
-    let Found { commands, learned } =
-        if unknown.is_empty() { Found::default() } else { look_up(db, &unknown).await? };
-    let attested = |report: &Report, known: Option<bool>| known.unwrap_or_else(|| commands.contains(&report.command.uuid()));
+    let Found { commands, learned } = if unknown.is_empty() { Found::default() } else { look_up(db, &unknown).await? };
+    let attested =
+        |report: &Report, known: Option<bool>| known.unwrap_or_else(|| commands.contains(&report.command.uuid()));
     let attested: Vec<bool> = reports.iter().zip(is_attested).map(|(report, known)| attested(report, *known)).collect();
     let nodes: HashSet<Uuid> =
         reports.iter().zip(&attested).filter(|(_, is)| **is).map(|(report, _)| report.node.uuid()).collect();

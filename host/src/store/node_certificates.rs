@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use bc_proto::id::NodeId;
 use bc_proto::sign::PublicKey;
-use sqlx::{PgConnection, PgTransaction};
 use sqlx::types::Uuid;
+use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
 use super::{Error, corrupt, signed, unsigned};
@@ -177,6 +177,7 @@ pub async fn revoke(
     )
     .fetch_all(&mut **db)
     .await?;
-    let parsed = revoked.into_iter().map(|it| it.try_into().map_err(|_| corrupt("node_certificates", "fingerprint", node)));
+    let parsed =
+        revoked.into_iter().map(|it| it.try_into().map_err(|_| corrupt("node_certificates", "fingerprint", node)));
     parsed.collect()
 }

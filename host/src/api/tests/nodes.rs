@@ -123,7 +123,7 @@ async fn certificates_are_listed_and_revoked_one_by_one_or_all_at_once() {
         created.expect("a database");
     }
     api.fleet.hello(&greeting(&node), at(5)).await;
-    let mut signals = api.bus.subscribe();
+    let mut signals = api.app.bus.subscribe();
     let reference = json!({ "tenantId": api.tenant(), "nodeId": node.to_string() });
     let revoked = |page: &Value| -> Vec<bool> {
         page["items"].as_array().expect("items").iter().map(|it| it.get("revokedAt").is_some()).collect()
