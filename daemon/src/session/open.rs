@@ -66,21 +66,11 @@ impl End {
     }
 }
 
-/// Whether the gateway's TLS said that this node's certificate is over. It may say so at the connection, or at the first call.
-fn has_expired(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(rustls::Error::AlertReceived(AlertDescription::CertificateExpired)) = error.downcast_ref() {
-            return true;
-        }
-        // Its source is what its cause was caused by.
-        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if wrapped.is_some_and(|error| has_expired(error)) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+/// Whether the gateway's TLS said that this node's certificate is over. It may say so at the connection or at the first call; HTTP/2
+/// passes on the words of such an error and not the error.
+fn has_expired(error: &dyn std::error::Error) -> bool {
+    let alert = rustls::Error::AlertReceived(AlertDescription::CertificateExpired);
+    chain(error).contains(&alert.to_string())
 }
 
 /// What a Hello is answered with: where to send frames, where they come from, and the first of them.

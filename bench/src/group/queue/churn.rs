@@ -75,7 +75,9 @@ async fn churn(plane: &Plane, commands: usize) -> anyhow::Result<Vec<Duration>> 
                 event: Event::ReportedSucceeded,
                 reason: String::new(),
                 result: b"{}".to_vec(),
-                at: now(),
+                at: Some(now()),
+                node_sig: Vec::new(),
+                attested_by: None,
             });
         }
         queue::settle(&mut db, &reports, now()).await?;

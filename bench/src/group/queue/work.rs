@@ -239,7 +239,9 @@ impl Collector {
                 event: Event::ReportedSucceeded,
                 reason: String::new(),
                 result: RESULT.to_vec(),
-                at: now,
+                at: Some(now),
+                node_sig: Vec::new(),
+                attested_by: None,
             };
             let reports: Vec<Report> = batch.iter().map(report).collect();
             let settled = queue::settle(&mut self.db, &reports, now).await?;
