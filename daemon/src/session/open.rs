@@ -67,21 +67,11 @@ impl End {
     }
 }
 
-/// Whether the gateway's TLS said that this node's certificate is over. It may say so at the connection, or at the first call.
-fn has_expired(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(rustls::Error::AlertReceived(AlertDescription::CertificateExpired)) = error.downcast_ref() {
-            return true;
-        }
-        // Its source is what its cause was caused by.
-        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if wrapped.is_some_and(|error| has_expired(error)) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+/// Whether the gateway's TLS said that this node's certificate is over. It may say so at the connection or at the first call; HTTP/2
+/// passes on the words of such an error and not the error.
+fn has_expired(error: &dyn std::error::Error) -> bool {
+    let alert = rustls::Error::AlertReceived(AlertDescription::CertificateExpired);
+    chain(error).contains(&alert.to_string())
 }
 
 /// What a Hello is answered with: where to send frames, where they come from, and the first of them.
@@ -120,10 +110,10 @@ impl Open {
     }
 
     async fn greet(endpoint: &Endpoint, context: &Context, newest: u64) -> Result<Self, End> {
-        let channel = endpoint.connect().await.map_err(|error| match has_expired(&error) {
-            true => End::expired(),
-            false => End::Failed(chain(&error)),
-        })?;
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|error| if has_expired(&error) { End::expired() } else { End::Failed(chain(&error)) })?;
         let (frames, incoming, first) = match Self::say_hello(&channel, context, newest).await {
             // After a restart the daemon knows of no session, and after a lost Welcome not of the last one.
             Err(status) => match overtaken(&status) {

@@ -94,10 +94,10 @@ async fn a_certificate_is_renewed_when_a_third_is_left_and_the_next_session_uses
     assert_eq!(gateway.desk().renewals.len(), 2);
     assert_eq!((renewed.node, renewed.incarnation), (before.node, before.incarnation));
     // The session goes on; the key that signs is a certified one all along.
-    link.deliver(&noop(1)).await;
-    link.acked(1).await;
-    link.report(1).await;
-    let done = link.report(1).await;
+    let mut command = noop(1);
+    command.not_after_ms = u64::MAX;
+    link.deliver(&command).await;
+    let done = link.whole_run(1).await;
     assert!([old, renewed.key.expect("Ed25519")].iter().any(|key| holds(&done, key)));
     drop(link);
     let mut link = gateway.link().await;

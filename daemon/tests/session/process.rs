@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::net::UnixDatagram;
 
 use crate::bench::{Bench, NOOP, component, digest, noop};
-use crate::gateway::{deliver, soon};
+use crate::gateway::{PATIENCE, deliver, soon};
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is a process")]
 fn bcd(bench: &Bench) -> Command {
@@ -113,9 +113,11 @@ async fn a_certificate_that_is_over_is_told_as_such_with_what_to_do() {
             .find(|line| line.contains("certificate") && line.contains("gateway"))
             .expect("it says why")
     });
-    let said = soon(said).await.expect("no panic");
-    assert!(said.contains("ERROR") && said.contains("it has expired") && said.contains("bcd join --again"), "{said}");
+    let said = tokio::time::timeout(PATIENCE, said).await;
+    // First, since its log is read until it ends.
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    let said = said.expect("it says so in time").expect("no panic");
+    assert!(said.contains("ERROR") && said.contains("it has expired") && said.contains("bcd join --again"), "{said}");
     assert_eq!(ended(child).await.status.code(), Some(0));
 }
 
