@@ -39,9 +39,7 @@ impl ServerTime {
 
     /// It is at least so late. What goes ahead of that already goes on.
     pub fn advance(&self, server_ms: u64, now: Instant) {
-        self.0.rcu(|reading| {
-            if reading.at(now) >= server_ms { **reading } else { Reading { server_ms, at: now } }
-        });
+        self.0.rcu(|reading| if reading.at(now) >= server_ms { **reading } else { Reading { server_ms, at: now } });
     }
 
     /// The reading that holds now. A run keeps the one it began with, so that its clock never jumps.

@@ -171,7 +171,10 @@ impl Fleet {
     }
 
     pub(crate) async fn enqueue(&self, node: &NodeId, kind: Digest) -> Queued {
-        match queue::enqueue(&mut *self.db().await, &crate::trust::Signer::none(), command(node, kind), at(0)).await.expect("a database") {
+        match queue::enqueue(&mut *self.db().await, &crate::trust::Signer::none(), command(node, kind), at(0))
+            .await
+            .expect("a database")
+        {
             Outcome::Queued(queued) => queued,
             other => panic!("not queued: {other:?}"),
         }

@@ -155,7 +155,10 @@ fn steps(old_file: &std::path::Path, old: &str, new_file: &std::path::Path, new:
             "Nodes learn the new root by the word of the old one. Give all servers this, and restart them:\n\n{}",
             table(old_file, &[new])
         ),
-        format!("The new root signs; the old one is still trusted. Give all servers this:\n\n{}", table(new_file, &[old])),
+        format!(
+            "The new root signs; the old one is still trusted. Give all servers this:\n\n{}",
+            table(new_file, &[old])
+        ),
         format!(
             "When every command that the old root's keys signed is over, an hour later at most, nodes forget it:\n\n{}\n\n   \
              A node that was away meanwhile is led through these steps when it comes back. Then destroy {}",

@@ -58,8 +58,11 @@ impl Pki {
             self.command_signing.is_none() || self.worker_key.is_none(),
             "pki.worker-key: takes the place of pki.command-signing; give one of the two"
         );
-        let command_signing =
-            self.command_signing.as_deref().map(|path| keys::secret(path).context("pki.command-signing")).transpose()?;
+        let command_signing = self
+            .command_signing
+            .as_deref()
+            .map(|path| keys::secret(path).context("pki.command-signing"))
+            .transpose()?;
         let mut roots = Vec::new();
         for (at, text) in self.command_signing_roots.iter().enumerate() {
             let root = key(text).with_context(|| format!("pki.command-signing-roots[{at}]"))?;
@@ -126,11 +129,7 @@ fn key(text: &str) -> anyhow::Result<PublicKey> {
 }
 
 /// A worker key with the certificate that lies beside it.
-fn worker(
-    path: &Path,
-    roots: &[PublicKey],
-    now_ms: u64,
-) -> anyhow::Result<(WorkerKey, bc_proto::sign::SecretKey)> {
+fn worker(path: &Path, roots: &[PublicKey], now_ms: u64) -> anyhow::Result<(WorkerKey, bc_proto::sign::SecretKey)> {
     let secret = keys::secret(path).context("pki.worker-key")?;
     let file = keys::certificate_of(path);
     let name = file.display();
@@ -214,8 +213,13 @@ mod tests {
             (format!("{require}{one}{}", person("approvers", "ben", &hex(3))), "is listed for two names"),
             (format!("{require}{}", person("approvers", "", &hex(3))), "pki.approvers[0].name"),
             (format!("{require}{}", person("approvers", "x", "zz")), "pki.approvers[0].key: a public key is written"),
-            (format!("{require}{}", person("approvers", "x", &p256.public_key_pem().replace('\n', "\\n"))
-                .replace('\'', "\"")), "not an Ed25519 key"),
+            (
+                format!(
+                    "{require}{}",
+                    person("approvers", "x", &p256.public_key_pem().replace('\n', "\\n")).replace('\'', "\"")
+                ),
+                "not an Ed25519 key",
+            ),
             (person("publishers", "x", &hex(3)), "pki.publishers[0].groups: publishers have none"),
             (person("publishers", "", &hex(3)).replace("groups = ['a']", ""), "pki.publishers[0].name"),
             ("command-sining = 'x'".into(), "unknown field"),
@@ -234,7 +238,8 @@ mod tests {
         let text = |root: u8| format!("worker-key = '{}'\ncommand-signing-roots = ['{}']", path.display(), hex(root));
         let certify = |key: PublicKey, from| {
             let worker = WorkerKey::certify(&root, key, from);
-            std::fs::write(keys::certificate_of(&path), serde_json::to_string(&worker).expect("JSON")).expect("written");
+            std::fs::write(keys::certificate_of(&path), serde_json::to_string(&worker).expect("JSON"))
+                .expect("written");
         };
         assert!(check(&text(1)).map(drop).expect_err("no certificate").contains("cannot be read"));
         certify(secret.public(), 0);

@@ -103,8 +103,11 @@ fn a_damaged_missing_or_old_file_takes_nothing_until_a_known_root_says_it_again(
         ("empty", |node| fs::write(node.file(), "").expect("written")),
         ("one digit changed", |node| {
             let text = fs::read_to_string(node.file()).expect("a file");
-            fs::write(node.file(), text.replace("\"unbatchedDestructivePerHour\":0", "\"unbatchedDestructivePerHour\":9"))
-                .expect("written");
+            fs::write(
+                node.file(),
+                text.replace("\"unbatchedDestructivePerHour\":0", "\"unbatchedDestructivePerHour\":9"),
+            )
+            .expect("written");
         }),
         ("an old one", |node| begin(node.folder.path(), &node.card, signed(1, &[1], 1)).expect("written")),
         ("another life's", |node| {

@@ -104,13 +104,7 @@ impl Link {
         trust_bundle: Vec<u8>,
     ) -> Self {
         self.epoch = epoch;
-        let welcome = v1::Welcome {
-            epoch,
-            server_time_ms,
-            settled_below_seq,
-            heartbeat_ms: 1_000,
-            trust_bundle,
-        };
+        let welcome = v1::Welcome { epoch, server_time_ms, settled_below_seq, heartbeat_ms: 1_000, trust_bundle };
         self.send(v1::to_node::Frame::Welcome(welcome)).await;
         self
     }

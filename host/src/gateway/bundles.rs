@@ -13,8 +13,8 @@ use sqlx::PgConnection;
 
 use super::Inner;
 use super::sessions::Session;
-use crate::store::trust_bundles::{self, Stored};
 use crate::store::Error;
+use crate::store::trust_bundles::{self, Stored};
 
 /// All bundles that there are, lowest version first. They are few: each is a change of the operator's settings.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@
 //! **Invariant:** a killed gateway loses nothing: what it said was durable before it said so, and every write for a session is
 //! fenced by the session's epoch.
 
-pub(crate) mod codec;
 mod bundles;
+pub(crate) mod codec;
 mod collector;
 mod dispatcher;
 mod fetch;

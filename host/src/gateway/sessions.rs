@@ -60,7 +60,16 @@ impl Session {
         over: CancellationToken,
     ) -> Self {
         let allowed_kinds = allowed_kinds.map(Vec::into_boxed_slice);
-        Self { node, epoch, allowed_kinds, out, over, heard_ms: AtomicU64::new(0), trust_version: AtomicU64::new(0), books: Mutex::default() }
+        Self {
+            node,
+            epoch,
+            allowed_kinds,
+            out,
+            over,
+            heard_ms: AtomicU64::new(0),
+            trust_version: AtomicU64::new(0),
+            books: Mutex::default(),
+        }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

@@ -70,7 +70,8 @@ pub async fn publish(
         None => None,
     };
     let wanted = settings.bundle();
-    let (Some(wanted), root) = (wanted.or(latest.as_ref().map(|_| TrustBundle::NONE)), &settings.command_signing) else {
+    let (Some(wanted), root) = (wanted.or(latest.as_ref().map(|_| TrustBundle::NONE)), &settings.command_signing)
+    else {
         return Ok(Published::Nothing);
     };
     let mut version = settings.trust_version.max(1);
@@ -139,7 +140,10 @@ pub async fn watch(pool: PgPool, bus: Bus, settings: Settings, stop: Cancellatio
                      replicas the same [pki]"
                 ),
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "the trust bundle cannot be read for now");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "the trust bundle cannot be read for now"
+                    );
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -159,3 +163,6 @@ pub async fn other(pool: &PgPool, settings: &Settings) -> Result<Option<Stored>,
 fn parse(stored: &Stored) -> Result<SignedBundle, Error> {
     serde_json::from_slice(&stored.document).map_err(|_| corrupt("trust_bundles", "document", stored.version))
 }
+
+#[cfg(test)]
+mod tests;

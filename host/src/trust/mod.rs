@@ -66,7 +66,9 @@ struct Inner {
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Signer").field(&self.0.as_ref().and_then(|inner| inner.root.as_ref()).map(SecretKey::public)).finish()
+        f.debug_tuple("Signer")
+            .field(&self.0.as_ref().and_then(|inner| inner.root.as_ref()).map(SecretKey::public))
+            .finish()
     }
 }
 

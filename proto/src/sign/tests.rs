@@ -10,8 +10,8 @@ use strum::IntoEnumIterator as _;
 use uuid::Uuid;
 
 use super::body::{
-    AllocationBoundBody, ApprovalBody, CancelBody, CommandBody, KindBody, SealedSecretBody, SecretRequestBody, SpecBody,
-    TreeHeadBody, UpdateBody, WorkerKeyBody,
+    AllocationBoundBody, ApprovalBody, CancelBody, CommandBody, KindBody, SealedSecretBody, SecretRequestBody,
+    SpecBody, TreeHeadBody, UpdateBody, WorkerKeyBody,
 };
 use super::*;
 use crate::batch::{Approval, Document};
@@ -80,7 +80,8 @@ fn signed<B: Body + Clone + 'static>(by: &'static str, seed: u8, body: B) -> Sig
         let root = key(1);
         let made = WorkerKey::certify(&root, signer.public(), NOW - 1_000).sign(&signer, &body, NOW);
         let roots = [root.public()];
-        let verify = move |it: &Signature| WorkerSignature { signature: *it, ..made }.verify(&body, &roots, NOW).is_ok();
+        let verify =
+            move |it: &Signature| WorkerSignature { signature: *it, ..made }.verify(&body, &roots, NOW).is_ok();
         (made.signature, Box::new(verify))
     } else {
         let public = signer.public();
@@ -95,40 +96,50 @@ fn all() -> Vec<Signed> {
     let hash = "ab".repeat(32).leak();
     let key_hex = "07".repeat(32).leak();
     vec![
-        signed("worker", 2, CommandBody {
-            command,
-            node,
-            incarnation: Some(3),
-            kind: "node.wipe",
-            kind_digest: hash,
-            payload_sha256: hash,
-            not_after_ms: NOW + 600_000,
-            min_generation: None,
-            batch: Some(BatchId::from_uuid(uuid(3))),
-        }),
+        signed(
+            "worker",
+            2,
+            CommandBody {
+                command,
+                node,
+                incarnation: Some(3),
+                kind: "node.wipe",
+                kind_digest: hash,
+                payload_sha256: hash,
+                not_after_ms: NOW + 600_000,
+                min_generation: None,
+                batch: Some(BatchId::from_uuid(uuid(3))),
+            },
+        ),
         signed("worker", 2, CancelBody { command, node }),
         signed("node", 3, UpdateBody { command, state: "succeeded", result_sha256: hash }),
         signed("worker", 2, SpecBody { node, generation: 12, spec_sha256: hash }),
-        signed("node", 3, AllocationBoundBody {
-            allocation: AllocationId::from_uuid(uuid(5)),
-            node,
-            incarnation: 3,
-            gpu: "GPU-1".into(),
-            generation: 12,
-            bound_at_ms: NOW,
-        }),
+        signed(
+            "node",
+            3,
+            AllocationBoundBody {
+                allocation: AllocationId::from_uuid(uuid(5)),
+                node,
+                incarnation: 3,
+                gpu: "GPU-1".into(),
+                generation: 12,
+                bound_at_ms: NOW,
+            },
+        ),
         signed("approver", 4, ApprovalBody { batch: document(), approved_at_ms: NOW, expires_at_ms: NOW + 60_000 }),
-        signed("root", 1, WorkerKeyBody { key: key(2).public(), not_before_ms: NOW - 1_000, not_after_ms: NOW + 86_399_000 }),
+        signed(
+            "root",
+            1,
+            WorkerKeyBody { key: key(2).public(), not_before_ms: NOW - 1_000, not_after_ms: NOW + 86_399_000 },
+        ),
         signed("root", 1, bundle()),
         signed("publisher", 6, KindBody { digest: hash }),
         signed("node", 3, SecretRequestBody { command, node, secret_ref: "token", one_time_key: key_hex }),
-        signed("worker", 2, SealedSecretBody {
-            command,
-            node,
-            secret_ref: "token",
-            one_time_key: key_hex,
-            sealed_sha256: hash,
-        }),
+        signed(
+            "worker",
+            2,
+            SealedSecretBody { command, node, secret_ref: "token", one_time_key: key_hex, sealed_sha256: hash },
+        ),
         signed("worker", 2, TreeHeadBody { size: 9, root: "cd".repeat(32) }),
     ]
 }

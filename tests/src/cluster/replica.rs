@@ -22,6 +22,8 @@ pub struct Replica {
     state_dir: PathBuf,
     api_port: u16,
     gateway_port: u16,
+    /// A file with more settings, which may change between two starts.
+    settings: PathBuf,
     process: Option<Process>,
 }
 
@@ -34,6 +36,7 @@ impl Replica {
             state_dir: state_dir.to_owned(),
             api_port: free_port(),
             gateway_port: free_port(),
+            settings: state_dir.with_extension("toml"),
             process: None,
         };
         replica.restart().await;
@@ -88,6 +91,9 @@ impl Replica {
         command.arg("--state-dir").arg(&self.state_dir);
         command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
         command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
+        if self.settings.exists() {
+            command.arg("--config").arg(&self.settings);
+        }
         command.env("RUST_LOG", "info").env_remove(CRASH_AT).envs(variables.iter().copied());
         let mut process = Process::start(&self.name, &mut command);
         process.has_said(SERVES).await;

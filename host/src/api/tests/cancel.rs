@@ -51,7 +51,9 @@ pub(super) async fn in_every_state(api: &Api) -> (NodeId, Vec<(State, CommandId)
     tx.commit().await.expect("a commit");
     commands.push((State::Expired, id));
     let id = fleet.enqueue(&node, kind).await.id;
-    queue::cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), fleet.tenant, id, at(5)).await.expect("a database");
+    queue::cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), fleet.tenant, id, at(5))
+        .await
+        .expect("a database");
     commands.push((State::Cancelled, id));
     commands.push((State::Pending, fleet.enqueue(&node, kind).await.id));
     (node, commands)

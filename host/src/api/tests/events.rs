@@ -159,7 +159,9 @@ async fn a_filter_leaves_the_rest_out_before_and_after_the_switch() {
     assert_eq!(told(of_command.next().await.expect("an event")), queued(3));
     for which in [0, 3] {
         let mut db = api.fleet.db().await;
-        queue::cancel(&mut db, &crate::trust::Signer::none(), api.fleet.tenant, commands[which], at(5)).await.expect("a database");
+        queue::cancel(&mut db, &crate::trust::Signer::none(), api.fleet.tenant, commands[which], at(5))
+            .await
+            .expect("a database");
     }
     api.app.bus.tell(Signal::Events);
     let settled = ("command.settled".to_owned(), commands[3].to_string());
@@ -198,7 +200,9 @@ async fn no_event_is_missed_or_doubled_whoever_commits_when_and_whoever_joins_wh
         writers.spawn(async move {
             for round in 0..ROUNDS {
                 let mut tx = pool.begin().await.expect("a transaction");
-                queue::enqueue(&mut tx, &crate::trust::Signer::none(), command(&node, kind), at(0)).await.expect("a database");
+                queue::enqueue(&mut tx, &crate::trust::Signer::none(), command(&node, kind), at(0))
+                    .await
+                    .expect("a database");
                 // Each commits after another number of turns of the others.
                 for _ in 0..(writer * 7 + round * 3) % 11 {
                     tokio::task::yield_now().await;

@@ -94,7 +94,10 @@ impl Site {
     async fn queue(&self, mut new: NewCommand) -> CommandId {
         new.not_after = self.world().now() + Duration::from_mins(10);
         let id = new.id;
-        let outcome = queue::enqueue(&mut *self.fleet.db().await, &crate::trust::Signer::none(), new, self.world().now()).await.expect("a database");
+        let outcome =
+            queue::enqueue(&mut *self.fleet.db().await, &crate::trust::Signer::none(), new, self.world().now())
+                .await
+                .expect("a database");
         assert!(matches!(outcome, Outcome::Queued(_)), "{outcome:?}");
         id
     }

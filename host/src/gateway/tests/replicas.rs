@@ -16,7 +16,15 @@ async fn promise_11_what_one_replica_queues_and_cancels_reaches_a_session_on_the
     assert_eq!(link.delivered().await.command_id, first.to_string());
     link.say(ack(first)).await;
     site.reaches(first, "acked").await;
-    queue::cancel(&mut *site.fleet.db().await, &crate::trust::Signer::none(), site.fleet.tenant, first, site.world().now()).await.expect("a database");
+    queue::cancel(
+        &mut *site.fleet.db().await,
+        &crate::trust::Signer::none(),
+        site.fleet.tenant,
+        first,
+        site.world().now(),
+    )
+    .await
+    .expect("a database");
     here.bus.tell(Signal::Cancel { node: machine.node() });
     let cancel = to_node::Frame::Cancel(v1::Cancel { command_id: first.to_string(), signature: None });
     assert_eq!(link.next().await, cancel);

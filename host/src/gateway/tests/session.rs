@@ -15,7 +15,9 @@ async fn started() -> (Site, Replica, Machine, Digest) {
 
 async fn call_off(site: &Site, replica: &Replica, node: NodeId, command: CommandId) {
     let mut db = site.fleet.db().await;
-    queue::cancel(&mut db, &crate::trust::Signer::none(), site.fleet.tenant, command, site.world().now()).await.expect("a database");
+    queue::cancel(&mut db, &crate::trust::Signer::none(), site.fleet.tenant, command, site.world().now())
+        .await
+        .expect("a database");
     replica.bus.tell(Signal::Cancel { node });
 }
 

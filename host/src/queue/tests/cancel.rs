@@ -11,7 +11,9 @@ use crate::queue::{cancel, mark, requeue, settle};
 use crate::testing::{Fleet, at, greeting, uuid};
 
 async fn call_off(fleet: &Fleet, command: &CommandId) -> Option<Cancellation> {
-    cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), fleet.tenant, *command, at(5)).await.expect("a database")
+    cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), fleet.tenant, *command, at(5))
+        .await
+        .expect("a database")
 }
 
 async fn topics(fleet: &Fleet) -> Vec<String> {
@@ -100,7 +102,9 @@ async fn what_another_tenant_has_is_not_found() {
     let kind = fleet.kind(Lane::Control, &[]).await;
     let queued = fleet.enqueue(&node, kind).await;
     let stranger = TenantId::from_uuid(uuid());
-    let found = cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), stranger, queued.id, at(5)).await.expect("a database");
+    let found = cancel(&mut *fleet.db().await, &crate::trust::Signer::none(), stranger, queued.id, at(5))
+        .await
+        .expect("a database");
     assert_eq!(found, None);
     assert_eq!(fleet.state(&queued.id).await.0, "pending");
 }

@@ -152,7 +152,9 @@ async fn what_is_held_or_past_its_time_is_not_claimed() {
     let kind = fleet.kind(Lane::Control, &[]).await;
     let mut held = command(&node, kind);
     held.is_held = true;
-    enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &[held, command(&node, kind)], at(0)).await.expect("a database");
+    enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &[held, command(&node, kind)], at(0))
+        .await
+        .expect("a database");
     let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
     assert_eq!(fleet.claim(&node, epoch, at(600)).await, [], "its time is over");
     let seqs: Vec<_> = fleet.claim(&node, epoch, at(599)).await.iter().map(|it| it.deliver.seq).collect();

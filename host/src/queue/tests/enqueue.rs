@@ -20,7 +20,9 @@ async fn the_same_key_is_the_same_command_and_another_command_under_it_a_conflic
     let mut db = fleet.db().await;
 
     let first = NewCommand { idempotency_key: "k".into(), ..command(&node, kind) };
-    let Outcome::Queued(queued) = enqueue(&mut db, &crate::trust::Signer::none(), first.clone(), at(0)).await.expect("a database") else {
+    let Outcome::Queued(queued) =
+        enqueue(&mut db, &crate::trust::Signer::none(), first.clone(), at(0)).await.expect("a database")
+    else {
         panic!("a new key is queued")
     };
     let again = |change: NewCommand| NewCommand { id: command(&node, kind).id, ..change };
@@ -29,7 +31,10 @@ async fn the_same_key_is_the_same_command_and_another_command_under_it_a_conflic
         (again(NewCommand { payload: json!({}), ..first.clone() }), Outcome::Conflict(queued)),
         (again(NewCommand { kind_digest: other_kind, ..first.clone() }), Outcome::Conflict(queued)),
     ] {
-        assert_eq!(enqueue(&mut db, &crate::trust::Signer::none(), command, at(0)).await.expect("a database"), expected);
+        assert_eq!(
+            enqueue(&mut db, &crate::trust::Signer::none(), command, at(0)).await.expect("a database"),
+            expected
+        );
     }
     let elsewhere = again(NewCommand { node: other_node, ..first });
     let outcome = enqueue(&mut db, &crate::trust::Signer::none(), elsewhere, at(0)).await.expect("a database");
@@ -57,7 +62,8 @@ async fn what_cannot_be_queued_says_why_and_the_rest_is_queued() {
         NewCommand { id: command(&node, kind).id, ..twice.clone() },
         command(&node, kind),
     ];
-    let outcomes = enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &batch, at(0)).await.expect("a database");
+    let outcomes =
+        enqueue_many(&mut *fleet.db().await, &crate::trust::Signer::none(), &batch, at(0)).await.expect("a database");
     let seqs: Vec<_> = outcomes
         .iter()
         .map(|outcome| match outcome {
@@ -87,7 +93,9 @@ async fn concurrent_enqueues_of_one_key_make_one_command_and_of_many_keys_one_or
                 // The order in which they are given must not matter.
                 batch.rotate_left(task % 3);
                 let mut tx = pool.begin().await.expect("a transaction");
-                queued.extend(enqueue_many(&mut tx, &crate::trust::Signer::none(), &batch, at(0)).await.expect("no deadlock"));
+                queued.extend(
+                    enqueue_many(&mut tx, &crate::trust::Signer::none(), &batch, at(0)).await.expect("no deadlock"),
+                );
                 tx.commit().await.expect("a commit");
             }
             queued
@@ -121,7 +129,9 @@ async fn a_killed_database_loses_no_command_whose_enqueue_returned() {
             loop {
                 let command = command(&node, kind);
                 let id = command.id;
-                if enqueue(&mut db, &crate::trust::Signer::none(), command, at(0)).await.is_err() || sender.send(id).is_err() {
+                if enqueue(&mut db, &crate::trust::Signer::none(), command, at(0)).await.is_err()
+                    || sender.send(id).is_err()
+                {
                     return;
                 }
             }
