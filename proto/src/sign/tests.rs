@@ -57,6 +57,8 @@ fn bundle() -> TrustBundle {
     }
 }
 
+type Verify = Box<dyn Fn(&Signature) -> bool>;
+
 /// Something that was signed: what the vectors hold of it, and what a verifier does with it.
 struct Signed {
     purpose: Purpose,
@@ -66,7 +68,7 @@ struct Signed {
     issued_at_ms: Option<u64>,
     bytes: Vec<u8>,
     signature: Signature,
-    verify: Box<dyn Fn(&Signature) -> bool>,
+    verify: Verify,
 }
 
 fn signed<B: Body + Clone + 'static>(by: &'static str, seed: u8, body: B) -> Signed {
@@ -76,7 +78,7 @@ fn signed<B: Body + Clone + 'static>(by: &'static str, seed: u8, body: B) -> Sig
     let under = issued_at_ms.map_or_else(|| value.clone(), |at| json!({ "body": value, "issuedAtMs": at }));
     let mut bytes = format!("better-compute.v1.{}\0", B::PURPOSE).into_bytes();
     bytes.extend(canonical::to_vec(&under).expect("JSON"));
-    let (signature, verify): (_, Box<dyn Fn(&Signature) -> bool>) = if issued_at_ms.is_some() {
+    let (signature, verify): (_, Verify) = if issued_at_ms.is_some() {
         let root = key(1);
         let made = WorkerKey::certify(&root, signer.public(), NOW - 1_000).sign(&signer, &body, NOW);
         let roots = [root.public()];

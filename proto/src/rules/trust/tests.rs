@@ -80,6 +80,8 @@ fn what_is_left_of_a_lost_bundle_lets_nothing_pass_and_takes_what_its_roots_say(
     assert!(TrustBundle::lost(5, Vec::new()).signature(&deliver(), &BTreeSet::new(), NOW).is_err());
 }
 
+type Change = fn(&mut Deliver);
+
 fn deliver() -> Deliver {
     Deliver {
         command: CommandId::from_uuid(Uuid::from_u128(1)),
@@ -107,7 +109,7 @@ fn every_change_to_a_signed_command_is_found() {
     let signature = worker.sign(&key(2), &command_body(&deliver(), &traits, &hash), NOW);
     let good = Deliver { signature: Some(signature), ..deliver() };
     trust.signature(&good, &traits, NOW).expect("it is as it was signed");
-    let changes: [(&str, fn(&mut Deliver)); 10] = [
+    let changes: [(&str, Change); 10] = [
         ("unsigned", |it| it.signature = None),
         ("command", |it| it.command = CommandId::from_uuid(Uuid::from_u128(9))),
         ("node", |it| it.node = NodeId::from_uuid(Uuid::from_u128(9))),
@@ -120,9 +122,9 @@ fn every_change_to_a_signed_command_is_found() {
         ("batch", |it| it.batch = None),
     ];
     for (what, change) in changes {
-        let mut changed = good.clone();
-        change(&mut changed);
-        let refused = trust.signature(&changed, &traits, NOW).expect_err(what);
+        let mut altered = good.clone();
+        change(&mut altered);
+        let refused = trust.signature(&altered, &traits, NOW).expect_err(what);
         assert_eq!(refused.refusal, Refusal::BadSignature, "{what}");
     }
     // Not signed, since each follows from what is, or is the gateway's business.
