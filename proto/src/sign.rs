@@ -102,3 +102,6 @@ pub fn signed_bytes<B: Body>(body: &B) -> Vec<u8> {
     bytes.extend(canonical::to_vec(body).expect("bodies are JSON: text keys and whole numbers"));
     bytes
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,4 +4,5 @@ mod enqueue;
 mod hello;
 mod outbox;
 mod settle;
+mod sign;
 mod sweep;

@@ -163,3 +163,6 @@ pub async fn other(pool: &PgPool, settings: &Settings) -> Result<Option<Stored>,
 fn parse(stored: &Stored) -> Result<SignedBundle, Error> {
     serde_json::from_slice(&stored.document).map_err(|_| corrupt("trust_bundles", "document", stored.version))
 }
+
+#[cfg(test)]
+mod tests;

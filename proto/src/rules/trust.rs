@@ -268,3 +268,6 @@ impl TrustBundle {
 fn payload_sha256(deliver: &Deliver) -> String {
     canonical::sha256_hex(&canonical::to_vec(&deliver.payload).expect("a JSON value has canonical bytes"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@ fn private(file: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
     let (_root, settings) = settings();
-    let mut cluster = Cluster::start_with(1, 1, &settings).await;
+    let mut cluster = Cluster::start_with(1, 1, |_| settings.clone()).await;
     cluster.nodes[0].process().has_said("a session is open").await;
     let operator = admin(&cluster);
     let payload = counted(0, 0);
@@ -117,7 +117,7 @@ async fn a_destructive_command_waits_for_three_keys_and_then_runs_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_batch_cancels_what_waits_in_it() {
     let (_root, settings) = settings();
-    let cluster = Cluster::start_with(1, 1, &settings).await;
+    let cluster = Cluster::start_with(1, 1, |_| settings.clone()).await;
     let operator = admin(&cluster);
     let payload = counted(0, 0);
     let create =

@@ -14,9 +14,10 @@ pub mod operator;
 pub mod process;
 pub mod replica;
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use bc_proto::manifest::{Lane, Manifest, Trait};
@@ -87,6 +88,9 @@ impl Variant {
     }
 }
 
+/// The file with the replicas' settings, beside their state.
+const SETTINGS: &str = "control-plane.toml";
+
 /// The whole of it.
 pub struct Cluster {
     // Dropped in this order: daemons, replicas, the database, and last the folder.
@@ -102,34 +106,26 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// As [`Cluster::start`], with these settings of the server, TOML.
-    ///
-    /// # Panics
-    /// As [`Cluster::start`].
-    pub async fn start_with(replicas: usize, nodes: usize, settings: &str) -> Self {
-        Self::begin(replicas, nodes, Some(settings)).await
-    }
-
     /// Starts a database and so many replicas, registers the counting kinds, and lets so many nodes join and run.
     ///
     /// # Panics
     /// When a program is not built or does not do what it is started for.
     pub async fn start(replicas: usize, nodes: usize) -> Self {
-        Self::begin(replicas, nodes, None).await
+        Self::start_with(replicas, nodes, |_| String::new()).await
     }
 
-    async fn begin(replicas: usize, nodes: usize, settings: Option<&str>) -> Self {
+    /// The same with more settings of the control plane, TOML, made in its folder.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub async fn start_with(replicas: usize, nodes: usize, settings: impl FnOnce(&Path) -> String) -> Self {
         // Postgres runs as another user where the test is root, and has to reach its folder.
         let folder = tempfile::Builder::new().prefix("bc-").permissions(Permissions::from_mode(0o711)).tempdir();
         let folder = folder.expect("a temporary folder");
+        let settings = settings(folder.path());
+        fs::write(folder.path().join(SETTINGS), settings).expect("the settings are written");
         let database = Database::start(&folder.path().join("pg"));
         let token = replica::init_admin(&database, &folder.path().join("control-plane"), "test");
-        if let Some(settings) = settings {
-            let state = folder.path().join("control-plane");
-            std::fs::create_dir_all(&state).expect("a folder");
-            let file = state.join(replica::SETTINGS);
-            std::fs::write(file, settings).expect("the settings are written");
-        }
         let mut started = Vec::new();
         for index in 0..replicas {
             started.push(Replica::start(index, &database, &folder.path().join("control-plane")).await);
@@ -143,6 +139,22 @@ impl Cluster {
             cluster.add_node().await;
         }
         cluster
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Gives all replicas other settings, and starts them anew.
+    ///
+    /// # Panics
+    /// When one does not start.
+    pub async fn resettle(&mut self, settings: &str) {
+        fs::write(self.folder.path().join(SETTINGS), settings).expect("the settings are written");
+        for replica in &mut self.replicas {
+            replica.restart().await;
+        }
     }
 
     /// Registers one more component, active and exposed, that the nodes have to fetch.

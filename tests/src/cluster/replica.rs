@@ -12,9 +12,6 @@ use crate::programs;
 /// What it says when it listens.
 const SERVES: &str = "the control plane serves";
 
-/// Its settings, if there is such a file in its folder.
-pub(super) const SETTINGS: &str = "server.toml";
-
 /// Names the point at which it ends.
 const CRASH_AT: &str = "BETTER_COMPUTE_CRASH_AT";
 
@@ -27,6 +24,8 @@ pub struct Replica {
     gateway_port: u16,
     /// Settings that are given at every start.
     environment: Vec<(String, String)>,
+    /// A file with more settings, which may change between two starts.
+    settings: PathBuf,
     process: Option<Process>,
 }
 
@@ -40,6 +39,7 @@ impl Replica {
             api_port: free_port(),
             gateway_port: free_port(),
             environment: Vec::new(),
+            settings: state_dir.with_extension("toml"),
             process: None,
         };
         replica.restart().await;
@@ -97,12 +97,11 @@ impl Replica {
         let mut command = programs::command("better-compute");
         command.args(["server", "--database-url", &self.database_url, "--replica", &self.name, "--drain", "1s"]);
         command.arg("--state-dir").arg(&self.state_dir);
-        let settings = self.state_dir.join(SETTINGS);
-        if settings.exists() {
-            command.arg("--config").arg(settings);
-        }
         command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
         command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
+        if self.settings.exists() {
+            command.arg("--config").arg(&self.settings);
+        }
         command.env("RUST_LOG", "info").env_remove(CRASH_AT).envs(variables.iter().copied());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start(&self.name, &mut command);
