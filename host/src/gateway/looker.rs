@@ -32,7 +32,7 @@ pub(super) async fn listen(gateway: Arc<Inner>, mut signals: broadcast::Receiver
         match signals.recv().await {
             Ok(Signal::Work { node }) if gateway.sessions.has(node) => gateway.work.add([node]),
             Ok(Signal::Cancel { node } | Signal::Spec { node }) if gateway.sessions.has(node) => {
-                gateway.looks.add([node])
+                gateway.looks.add([node]);
             }
             Ok(Signal::Missed) | Err(RecvError::Lagged(_)) => gateway.looks.add(gateway.sessions.nodes()),
             Ok(_) => {}
