@@ -88,7 +88,7 @@ impl Conditions {
             }
             let is_new_session = self.looks.0.is_new_session.swap(false, Ordering::AcqRel);
             let rows = self.rows(&mut asking).await;
-            known = self.look(known, rows);
+            known = self.look(&known, rows);
             if is_new_session || said.as_ref() != Some(&known) {
                 let conditions = known.iter().take(MAX_CONDITIONS).map(|((kind, subject), (message, since_ms))| {
                     let (kind, subject, since_ms) = ((*kind).to_owned(), subject.clone(), *since_ms);
@@ -111,7 +111,7 @@ impl Conditions {
         answered.ok()
     }
 
-    fn look(&self, before: Known, rows: Option<Rows>) -> Known {
+    fn look(&self, before: &Known, rows: Option<Rows>) -> Known {
         let now_ms = self.time.at(Instant::now());
         let mut now: BTreeMap<(&'static str, String), String> = BTreeMap::new();
         match rows {
@@ -123,11 +123,11 @@ impl Conditions {
                             now.insert((ROW_REMAP_PENDING, gpu), message);
                         }
                         Ok(false) => {}
-                        Err(_) => now.extend(rows_of(&before, Some(&gpu))),
+                        Err(_) => now.extend(rows_of(before, Some(&gpu))),
                     }
                 }
             }
-            Some(Err(_)) | None => now.extend(rows_of(&before, None)),
+            Some(Err(_)) | None => now.extend(rows_of(before, None)),
         }
         let differ = host::differences(&self.root, &self.desired.held().now().host);
         if !differ.is_empty() {

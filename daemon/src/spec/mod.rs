@@ -88,10 +88,10 @@ struct Inner {
 }
 
 impl Desired {
-    /// Goes on with what is kept in the state directory. A file that is damaged is set aside, and the node has no spec until one
-    /// comes. Errors when the file cannot be read, or not be set aside.
+    /// Goes on with what is kept in the state directory. A file that is damaged, or of another node, is set aside, and the
+    /// node has no spec until one comes. Errors when the file cannot be read, or not be set aside.
     pub fn open(state_dir: &Path, identity: Identity, sign: Sign, trust: Trust) -> io::Result<Self> {
-        let file = SpecFile::new(state_dir);
+        let file = SpecFile::new(state_dir, identity.node);
         let held = Held::default();
         if let Some(spec) = file.read()? {
             held.0.store(Arc::new(spec));

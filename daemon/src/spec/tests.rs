@@ -197,6 +197,17 @@ async fn a_damaged_file_is_set_aside_and_the_node_asks_again() {
 }
 
 #[tokio::test]
+async fn the_spec_of_another_node_says_nothing_here() {
+    let bench = Bench::new();
+    bench.open().offer(unsigned(document(&spec(9))), NOW_MS).await;
+    let other = Identity { node: NodeId::from_uuid(Uuid::from_u128(8)), ..identity() };
+    let sign = Box::new(|body: &AllocationBoundBody| node_key().sign(body));
+    let other = Desired::open(bench.folder.path(), other, sign, bench.trust.clone()).expect("a disk");
+    assert_eq!((other.generation(), bench.files().len()), (0, 1));
+    assert_eq!(other.offer(unsigned(document(&spec(1))), NOW_MS).await, Offered::Applied(1));
+}
+
+#[tokio::test]
 async fn what_cannot_be_kept_does_not_count() {
     let bench = Bench::new();
     let desired = bench.open();

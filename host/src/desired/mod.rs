@@ -21,6 +21,9 @@ use crate::store::specs::Spec;
 use crate::store::{Error, corrupt, reservations, specs};
 use crate::trust::Signer;
 
+/// What a node says that it has applied counts below this: far above what is ever made, and far below what JSON cannot count.
+const MAX_APPLIED: u64 = 1 << 48;
+
 /// Who changes a spec, and with what.
 #[derive(Debug, Clone, Copy)]
 pub struct Author<'a> {
@@ -59,7 +62,8 @@ pub async fn set(
     if expected.is_some_and(|expected| expected != newest.generation) {
         return Ok(Change::Conflict(newest.generation));
     }
-    let wanted = NodeSpec { instances, host, ..newest };
+    let generation = floor(db, tenant, node, newest.generation).await?;
+    let wanted = NodeSpec { generation, instances, host, ..newest };
     next(db, author, node, wanted).await.map(Change::Made)
 }
 
@@ -105,7 +109,8 @@ pub async fn reserve(
         let is_same = (&existing.gpu, existing.slot) == (&new.gpu, new.slot);
         return Ok(if is_same { Reserving::Existing(existing) } else { Reserving::Conflict(existing) });
     }
-    let newest = newest(db, node).await?;
+    let mut newest = newest(db, node).await?;
+    newest.generation = floor(db, tenant, node, newest.generation).await?;
     let holds = reservations::holds(db, node).await?;
     // Slots of one GPU stand beside each other, and nothing beside all of it.
     let is_in_the_way = |slot: Option<u32>| slot.is_none() || new.slot.is_none() || slot == new.slot;
@@ -146,7 +151,8 @@ pub async fn release(
     if !reservations::release(db, id, author.now).await? {
         return Ok(Some((found, false)));
     }
-    let newest = newest(db, node).await?;
+    let mut newest = newest(db, node).await?;
+    newest.generation = floor(db, tenant, node, newest.generation).await?;
     next(db, author, node, newest).await?;
     Ok(Some((Reservation { state: State::Released, released_at: Some(author.now), ..found }, true)))
 }
@@ -157,6 +163,14 @@ async fn newest(db: &mut PgTransaction<'_>, node: NodeId) -> Result<NodeSpec, Er
         Some(stored) => parse(&stored),
         None => Ok(NodeSpec::default()),
     }
+}
+
+/// The generation to go on from: the newest one, or the one that the node says it has applied where that is higher. So a control
+/// plane that was restored from a backup makes no generations that the node takes for old ones. A number that no control plane
+/// ever counts to is the node's own nonsense.
+async fn floor(db: &mut PgTransaction<'_>, tenant: TenantId, node: NodeId, newest: u64) -> Result<u64, Error> {
+    let applied = specs::find_applied(db, tenant, node).await?.filter(|applied| *applied < MAX_APPLIED);
+    Ok(newest.max(applied.unwrap_or(0)))
 }
 
 /// What a stored spec says. Errors when no version of this program wrote it.

@@ -219,3 +219,17 @@ async fn a_node_that_begins_another_life_holds_nothing_yet() {
     let found = found.expect("a database").expect("it is there");
     assert_eq!((found.state, found.bound, found.active_at), (State::Requested, None, None));
 }
+
+#[tokio::test]
+async fn a_restored_control_plane_goes_on_above_what_the_node_has() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node().await;
+    set(&fleet, node, None, vec![]).await;
+    let hello = |generation| crate::queue::hello::Greeting { generation, ..greeting(&node) };
+    fleet.hello(&hello(40), at(1)).await;
+    set(&fleet, node, Some(1), vec![]).await;
+    assert_eq!(stored(&fleet, node).await.1.generation, 41);
+    fleet.hello(&hello(u64::MAX), at(2)).await;
+    made(&fleet, node, new("GPU-a", None, "k")).await;
+    assert_eq!(stored(&fleet, node).await.1.generation, 42, "a node cannot use generations up");
+}

@@ -243,7 +243,7 @@ pub struct Asked {
 
 /// What was asked of nodes by these allocations.
 pub async fn asked(db: &mut PgConnection, allocations: &[AllocationId]) -> Result<Vec<Asked>, Error> {
-    let ids: Vec<Uuid> = allocations.iter().map(|id| id.uuid()).collect();
+    let ids: Vec<Uuid> = allocations.iter().map(AllocationId::uuid).collect();
     let rows = sqlx::query!(
         r#"select r.id, r.node_id, n.incarnation, r.gpu, r.state::text as "state!", r.generation,
                   array(

@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 const MAX: u32 = 8_191;
 
 /// The processors of a list; `None` for what is no list. The empty text is the empty list.
-pub fn parse(list: &str) -> Option<BTreeSet<u32>> {
-    let mut cpus = BTreeSet::new();
-    for part in list.split(',').filter(|_| !list.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
+pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
+    let mut named = BTreeSet::new();
+    for range in text.split(',').filter(|_| !text.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last) = (number(first)?, number(last)?);
         if first > last {
             return None;
         }
-        cpus.extend(first..=last);
+        named.extend(first..=last);
     }
-    Some(cpus)
+    Some(named)
 }
 
 /// Digits alone: `parse` would take a sign.
