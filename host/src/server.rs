@@ -22,6 +22,7 @@ use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::tls::Https;
 use crate::trust::{self, Signer};
+use crate::vault::Vault;
 use crate::world::World;
 
 /// What the operator of the control plane decides.
@@ -43,6 +44,8 @@ pub struct Config {
     pub cache_dir: std::path::PathBuf,
     /// What is signed, who approves, whom nodes trust.
     pub pki: trust::Settings,
+    /// The folder with secrets' values, where this replica may read them; without it, other replicas seal.
+    pub secrets_dir: Option<std::path::PathBuf>,
 }
 
 /// Where it listens. Whoever binds them knows their ports.
@@ -98,6 +101,10 @@ pub async fn run(
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
     let signer = config.pki.command_signing.clone().map(|root| Signer::new(root, world.clone())).unwrap_or_default();
+    if let Some(dir) = &config.secrets_dir {
+        let vault = Vault::new(pool.clone(), bus.clone(), world.clone(), signer.clone(), dir.clone());
+        vault.start(&ended);
+    }
     let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
     let app = api::App::new(api::Parts {
         pool,

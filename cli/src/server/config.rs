@@ -70,6 +70,10 @@ pub struct Settings {
     /// Listen to the network without TLS: something in front of the API speaks it
     #[arg(long, env = "BETTER_COMPUTE_INSECURE_HTTP")]
     insecure_http: bool,
+    /// A folder with the values of secrets, `DIR/<tenant>/<reference>`, files for their owner alone: this replica seals them for
+    /// nodes
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_SECRETS_DIR")]
+    secrets_dir: Option<PathBuf>,
 }
 
 /// A span as text, `20s`.
@@ -146,6 +150,7 @@ impl Settings {
             api_tls_cert: self.api_tls_cert.or(file.api_tls_cert),
             api_tls_key: self.api_tls_key.or(file.api_tls_key),
             insecure_http: self.insecure_http || file.insecure_http,
+            secrets_dir: self.secrets_dir.or(file.secrets_dir),
         }
     }
 
@@ -180,6 +185,7 @@ impl Settings {
             drain: self.drain.map_or(DRAIN, Into::into),
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
             pki: bc_host::trust::Settings::default(),
+            secrets_dir: self.secrets_dir,
         };
         Ok(Decided {
             database,
@@ -225,6 +231,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         drain: Duration::from_secs(5),
         cache_dir,
         pki: bc_host::trust::Settings::default(),
+        secrets_dir: None,
     }
 }
 

@@ -88,6 +88,7 @@ impl Api {
             drain: std::time::Duration::ZERO,
             cache_dir: std::path::PathBuf::new(),
             pki: crate::trust::Settings::default(),
+            secrets_dir: None,
         };
         let app = App::new(Parts {
             pool: fleet.pool.clone(),

@@ -41,6 +41,7 @@ struct Gathered {
     work: HashSet<NodeId>,
     cancel: HashSet<NodeId>,
     events: bool,
+    secret: bool,
     progress: HashMap<CommandId, Progress>,
 }
 
@@ -55,6 +56,7 @@ impl Outgoing {
                 gathered.cancel.insert(*node);
             }
             Signal::Events => gathered.events = true,
+            Signal::Secret => gathered.secret = true,
             Signal::Progress(progress) if gathered.progress.len() < MAX_PROGRESS => {
                 gathered.progress.insert(progress.command_id, progress.clone());
             }
@@ -74,6 +76,7 @@ impl Outgoing {
         gathered.work.extend(told.work);
         gathered.cancel.extend(told.cancel);
         gathered.events |= told.events;
+        gathered.secret |= told.secret;
         for (command, progress) in told.progress {
             gathered.progress.entry(command).or_insert(progress);
         }
@@ -90,20 +93,21 @@ struct Message {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cancel: Vec<NodeId>,
     events: bool,
+    secret: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     progress: Vec<Progress>,
 }
 
 impl Gathered {
     fn is_empty(&self) -> bool {
-        self.work.is_empty() && self.cancel.is_empty() && !self.events && self.progress.is_empty()
+        self.work.is_empty() && self.cancel.is_empty() && !self.events && !self.secret && self.progress.is_empty()
     }
 
     /// As few payloads as hold it.
     fn payloads(&self, from: &str) -> Vec<String> {
         let empty = || Message { from: from.to_owned(), ..Message::default() };
-        let mut messages = vec![Message { events: self.events, ..empty() }];
-        let (overhead, mut bytes) = (from.len() + 80, from.len() + 80);
+        let mut messages = vec![Message { events: self.events, secret: self.secret, ..empty() }];
+        let (overhead, mut bytes) = (from.len() + 96, from.len() + 96);
         let mut room = |messages: &mut Vec<Message>, needed: usize| {
             if bytes + needed > MAX_PAYLOAD {
                 messages.push(empty());
@@ -220,6 +224,9 @@ fn pass_on(bus: &Bus, message: Message) {
     }
     if message.events {
         bus.tell_here(Signal::Events);
+    }
+    if message.secret {
+        bus.tell_here(Signal::Secret);
     }
     for progress in message.progress {
         bus.tell_here(Signal::Progress(progress));

@@ -14,6 +14,7 @@ mod fetch;
 mod greeter;
 mod join;
 mod looker;
+mod secrets;
 mod service;
 mod session;
 mod sessions;

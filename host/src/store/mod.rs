@@ -14,6 +14,7 @@ pub mod kinds;
 pub mod node_certificates;
 pub mod nodes;
 pub mod partitions;
+pub mod secret_exchanges;
 pub mod tenants;
 pub mod tokens;
 
