@@ -139,7 +139,7 @@ pub async fn join(arguments: &Join) -> Result<Joined, Error> {
         return Err(Error::BadName(name));
     }
 
-    let key = KeyPair::generate().map_err(Error::Key)?;
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).map_err(Error::Key)?;
     let request = CertificateParams::default().serialize_request(&key).map_err(Error::Key)?;
     let request = v1::JoinRequest {
         token,

@@ -23,7 +23,9 @@ use uuid::Uuid;
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
+use crate::capability::secrets::NoSecrets;
 use crate::config::Config;
+use crate::trust::Trust;
 
 /// Where the PCI addresses of GPUs are kept, below the state directory.
 const GPU_ADDRESSES: &str = "gpu-addresses.json";
@@ -38,6 +40,8 @@ pub struct Node {
     pub policy: Policy,
     /// What stands behind its host ABI.
     pub capabilities: Capabilities,
+    /// Whom it trusts.
+    pub trust: Trust,
 }
 
 impl Node {
@@ -54,9 +58,11 @@ impl Node {
             engine,
             role: config.role,
             policy: config.policy(),
+            trust: Trust::default(),
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
+                secrets: Some(Arc::new(NoSecrets)),
                 ..Capabilities::default()
             },
         })

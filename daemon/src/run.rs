@@ -20,6 +20,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::secrets::Exchange;
 use crate::config::Config;
 use crate::gateway::Address;
 use crate::identity::{self, Identity};
@@ -33,7 +34,6 @@ use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
 use crate::shell::{Handle, Parts, Shell};
-use crate::trust::Trust;
 
 /// The journal, below the state directory.
 const JOURNAL: &str = "journal.sqlite";
@@ -117,6 +117,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let kept = Kept::new(state_dir.join(KINDS), Arc::clone(&node), kinds.clone(), journal.clone());
 
     let time = ServerTime::unknown(Instant::now());
+    let trust = node.trust.clone();
+    let secrets = Exchange::new(&identity.key_pem, trust.clone(), time.clone());
     let outbox = Outbox::default();
     let watchdog = Watchdog::from_environment();
     let parts = Parts {
@@ -132,7 +134,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         journal: journal.clone(),
         lanes: Lanes::default(),
         time: time.clone(),
-        trust: Trust::default(),
+        trust,
+        secrets: Some(secrets.clone()),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
@@ -160,6 +163,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         hello: Box::new(hello),
         handle: handle.clone(),
         outbox,
+        secrets,
         kinds,
         kept,
         time,

@@ -19,6 +19,7 @@ use tonic::transport::Endpoint;
 
 use self::open::{End, Open, Signals};
 pub use self::outbox::Outbox;
+use crate::capability::secrets::Exchange;
 use crate::gateway::{self, Address, Verifier};
 use crate::identity::Identity;
 use crate::kinds::Kinds;
@@ -43,6 +44,8 @@ pub struct Context {
     pub handle: Handle,
     /// Where the loop's frames come from.
     pub outbox: Outbox,
+    /// The way to the secrets of commands.
+    pub secrets: Exchange,
     /// The kinds that are loaded.
     pub kinds: Kinds,
     /// Those that are fetched.
