@@ -178,6 +178,3 @@ fn node_key(certificate_der: &[u8]) -> Option<PublicKey> {
     let bytes = (key.algorithm.algorithm == OID_SIG_ED25519).then(|| key.subject_public_key.data.to_vec())?;
     PublicKey::from_bytes(bytes.try_into().ok()?).ok()
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,6 +2,7 @@
 
 mod join;
 mod replicas;
+mod secrets;
 mod session;
 
 use std::net::SocketAddr;
