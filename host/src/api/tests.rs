@@ -9,6 +9,7 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod permissions;
+mod publishing;
 mod tokens;
 
 use std::sync::LazyLock;

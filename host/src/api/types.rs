@@ -4,12 +4,16 @@
 //!
 //! **Invariant:** a field that is not known is refused, with its name.
 
+mod kinds;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
+
+pub use self::kinds::*;
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -320,6 +324,9 @@ pub struct Kind {
     pub roles: Vec<String>,
     /// The manifest that stands in the component.
     pub manifest: Value,
+    /// The key of the publisher who signed it, hexadecimal; absent for one that is not signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
     /// When it was registered.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
@@ -334,7 +341,7 @@ pub struct ListKinds {
     pub all: bool,
 }
 
-/// `kinds.get`, `kinds.activate` and `kinds.retire`: by name (its active component) or by digest.
+/// `kinds.get` and `kinds.retire`: by name (its active component) or by digest.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KindRef {
@@ -357,6 +364,18 @@ pub struct RegisterKind {
     /// Let `commands.run` accept it. Absent: as the active version; the four built-in names always are, `gpu.reset` never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exposed: Option<bool>,
+    /// The publisher's key, 64 hexadecimal digits; goes with `signature`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
+    /// The publisher's signature of the component's SHA-256, 128 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// As in `kinds.activate`.
+    #[serde(default)]
+    pub accept_wider: bool,
+    /// As in `kinds.activate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_id: Option<String>,
 }
 
 /// `tokens.create`.
