@@ -62,7 +62,6 @@ impl Node {
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
-                secrets: Some(Arc::new(NoSecrets)),
                 ..Capabilities::default()
             },
         })
@@ -79,7 +78,8 @@ impl Node {
             Capability::Process => has.process.is_some(),
             Capability::Upload => has.upload.is_some(),
             Capability::BlockDevices => has.block_devices.is_some(),
-            Capability::Secrets => has.secrets.is_some(),
+            // The daemon's session brings them, command by command.
+            Capability::Secrets => true,
             Capability::Upgrade => has.upgrade.is_some(),
         };
         Capability::ALL.into_iter().filter(offered).collect()
@@ -100,7 +100,10 @@ impl Node {
             timeout: None,
             mode: Mode::Live,
             record: false,
-            capabilities: self.capabilities.clone(),
+            capabilities: Capabilities {
+                secrets: self.capabilities.secrets.clone().or_else(|| Some(Arc::new(NoSecrets))),
+                ..self.capabilities.clone()
+            },
             grants: Arc::new(ArcSwap::from_pointee(self.policy.grants_of(&kind.manifest().name))),
             journal: Arc::new(ReportOnly),
             cancel,

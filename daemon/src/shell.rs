@@ -157,7 +157,7 @@ impl Shell {
                 free: parts.lanes.free().free(begun),
                 has_room: !matches!(input, Input::Delivered { .. } | Input::Tick | Input::SpecApplied { .. })
                     || parts.journal.has_room(),
-                kind: &|name, digest| parts.kinds.availability(name, digest),
+                kind: &|name, digest| parts.kinds.availability_under(&trust.publishers, name, digest),
                 trust: &trust,
             };
             together.and(self.core.on(input, &world));

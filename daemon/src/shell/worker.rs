@@ -73,8 +73,8 @@ impl Worker {
         };
         let grants = parts.node.policy.grants_of(&deliver.kind);
         let mut capabilities = parts.node.capabilities.clone();
-        if let (Some(secrets), Some(exchange)) = (&mut capabilities.secrets, &parts.secrets) {
-            *secrets = exchange.of(&deliver);
+        if capabilities.secrets.is_none() {
+            capabilities.secrets = parts.secrets.as_ref().map(|exchange| exchange.of(&deliver));
         }
         let run = Run {
             command_id: deliver.command.to_string(),

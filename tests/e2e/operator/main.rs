@@ -9,6 +9,7 @@ mod kinds;
 mod nodes;
 mod outcomes;
 mod reading;
+mod secrets;
 mod tls;
 mod tokens;
 

@@ -127,6 +127,11 @@ impl Cluster {
         cluster
     }
 
+    /// The folder that holds all of it: `pg`, `control-plane`, and one for each node.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Registers one more component, active and exposed, that the nodes have to fetch.
     pub async fn register(&self, change: impl FnOnce(&mut Manifest)) {
         self.api.register(crate::repacked("test.count", change).bytes).await;
