@@ -204,7 +204,8 @@ impl Gate {
                 }
             }
             Purpose::Replay(replay) if call.recorded() => {
-                let answer = replay.answer(&call.name(), &self.known.json(args())).map_err(|p| Stop::Diverged(p.to_string()))?;
+                let answer =
+                    replay.answer(&call.name(), &self.known.json(args())).map_err(|p| Stop::Diverged(p.to_string()))?;
                 let answer = serde_json::from_value(answer);
                 return Ok(answer.map_err(|e| Stop::Diverged(format!("{}'s recorded answer: {e}", call.name())))?);
             }

@@ -53,7 +53,8 @@ async fn manifest(word: &str, connect: &Connect) -> anyhow::Result<Manifest> {
     let client = Client::new(connect.target()?, Patience::default())?;
     let kinds: Page<Kind> = client.call("kinds.list", &ListKinds { all: true }).await?;
     let found = kinds.items.into_iter().find(|kind| kind.name == name && kind.version == version);
-    let found = found.with_context(|| format!("{word} is not registered; `better-compute kind list --all` lists what is"))?;
+    let found =
+        found.with_context(|| format!("{word} is not registered; `better-compute kind list --all` lists what is"))?;
     serde_json::from_value(found.manifest).with_context(|| format!("the manifest of {word} is of another release"))
 }
 

@@ -152,7 +152,8 @@ impl Activate {
 /// What a component may do more, if that is why it was refused.
 fn wider(error: &CallError) -> Option<Diff> {
     let CallError::Refused(refusal) = error else { return None };
-    (refusal.details["reason"] == "wider-grant").then(|| serde_json::from_value(refusal.details["diff"].clone()).ok())?
+    (refusal.details["reason"] == "wider-grant")
+        .then(|| serde_json::from_value(refusal.details["diff"].clone()).ok())?
 }
 
 /// Shows it to whoever sits there, and asks.

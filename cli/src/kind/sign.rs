@@ -33,12 +33,17 @@ impl Sign {
         let name = self.key.display();
         let pem = std::fs::read_to_string(&self.key).with_context(|| format!("{name} cannot be read"))?;
         let key = SecretKey::from_pem(&pem).with_context(|| {
-            format!("{name} is no publisher's key; make one with `openssl genpkey -algorithm ed25519 -out publisher.pem`")
+            format!(
+                "{name} is no publisher's key; make one with `openssl genpkey -algorithm ed25519 -out publisher.pem`"
+            )
         })?;
         for file in &self.files {
             let bytes = read(file)?;
             if !bytes.starts_with(b"\0asm") {
-                bail!("{} is not WebAssembly; give the `.wasm` file that `better-compute kind build` wrote", file.display());
+                bail!(
+                    "{} is not WebAssembly; give the `.wasm` file that `better-compute kind build` wrote",
+                    file.display()
+                );
             }
             let signed = KindSignature::sign(&sha256_hex(&bytes), &key);
             let (to, text) = (signature::file(file), serde_json::to_string(&signed)?);

@@ -141,13 +141,8 @@ impl Exchange {
         let signature = signature.map(WorkerSignature::try_from).transpose()?;
         let sealed = Sealed { encapsulated_key, ciphertext };
         let sealed_sha256 = sealed.sha256_hex();
-        let body = SealedSecretBody {
-            command,
-            node,
-            secret_ref,
-            one_time_key: &one_time_key,
-            sealed_sha256: &sealed_sha256,
-        };
+        let body =
+            SealedSecretBody { command, node, secret_ref, one_time_key: &one_time_key, sealed_sha256: &sealed_sha256 };
         inner.trust.now().sealed_secret(&body, signature.as_ref(), inner.time.at(Instant::now()))?;
         Ok(one_time.open(&sealed, purpose)?)
     }

@@ -200,12 +200,7 @@ impl Inner {
         Ok(kind)
     }
 
-    fn admit(
-        &self,
-        digest: &str,
-        component: &Inspected,
-        signature: Option<&KindSignature>,
-    ) -> Result<Kind, Refused> {
+    fn admit(&self, digest: &str, component: &Inspected, signature: Option<&KindSignature>) -> Result<Kind, Refused> {
         if component.digest != digest {
             return Err(Refused::OtherBytes(component.digest.clone()));
         }

@@ -35,11 +35,7 @@ pub(super) fn directory(dir: &Path, node: &Node) -> io::Result<Directory> {
 }
 
 /// Compiles what was found. The file is read anew: its bytes were not kept.
-pub(super) fn load(
-    dir: &Path,
-    new: &Served,
-    node: &Node,
-) -> Result<(Kind, Option<KindSignature>), Box<Rejection>> {
+pub(super) fn load(dir: &Path, new: &Served, node: &Node) -> Result<(Kind, Option<KindSignature>), Box<Rejection>> {
     let of = |not_taken: &NotTaken| Box::new(Rejection { release: Some(new.release.clone()), ..because(not_taken) });
     let publishers = &node.trust.now().publishers;
     let (component, signature) = signature::read(&dir.join(&new.file), publishers).map_err(|error| of(&error))?;

@@ -290,7 +290,12 @@ pub(super) async fn retire(
     change(&app, &caller, &Named::check(ask)?, None).await
 }
 
-async fn change(app: &App, caller: &Caller, named: &Named, activate: Option<Yes>) -> Result<Json<types::Kind>, Failure> {
+async fn change(
+    app: &App,
+    caller: &Caller,
+    named: &Named,
+    activate: Option<Yes>,
+) -> Result<Json<types::Kind>, Failure> {
     let found = named.find(app, caller, KINDS_WRITE).await?;
     let mut db = app.db().await?;
     let mut tx = db.begin().await?;

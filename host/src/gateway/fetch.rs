@@ -10,9 +10,9 @@ use futures_util::{Stream, StreamExt, stream};
 use sqlx::PgPool;
 use tonic::Status;
 
-use crate::store::kinds::Digest;
-use crate::store::components::{self, Component};
 use crate::store::Error;
+use crate::store::components::{self, Component};
+use crate::store::kinds::Digest;
 
 /// The size of a piece: one is well below every limit of a message.
 const CHUNK: usize = 64 * 1_024;

@@ -61,10 +61,7 @@ impl NodeGateway for Service {
         Err(Status::unimplemented("certificates are not renewed yet"))
     }
 
-    async fn exchange_secret(
-        &self,
-        request: Request<v1::SecretRequest>,
-    ) -> Result<Response<v1::SealedSecret>, Status> {
+    async fn exchange_secret(&self, request: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
         let caller = caller(&request)?;
         self.gateway.exchange_secret(caller, request.into_inner()).await.map(Response::new)
     }

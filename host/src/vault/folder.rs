@@ -95,7 +95,9 @@ mod tests {
         }
         let mut said = String::new();
         let away = format!("../{other}/theirs");
-        for bad in ["group", "world", "short", "long", "linked", "folder", "pipe", "gone", "theirs", "", "..", "a/b", &away] {
+        for bad in
+            ["group", "world", "short", "long", "linked", "folder", "pipe", "gone", "theirs", "", "..", "a/b", &away]
+        {
             let refused = read(folder.path(), mine, bad).expect_err(bad);
             said += &format!("{}: {refused}\n", bad.replace(&other.to_string(), "<other>"));
         }

@@ -153,13 +153,8 @@ impl Vault {
         let purpose = Purpose { command, node, secret_ref };
         let sealed = secret::seal(&value, &open.one_time_key, purpose, |bytes| self.fill(bytes))?;
         let sealed_sha256 = sealed.sha256_hex();
-        let body = SealedSecretBody {
-            command,
-            node,
-            secret_ref,
-            one_time_key: &one_time_key,
-            sealed_sha256: &sealed_sha256,
-        };
+        let body =
+            SealedSecretBody { command, node, secret_ref, one_time_key: &one_time_key, sealed_sha256: &sealed_sha256 };
         let signature = self.signer.sign(&body, now).map(Box::new);
         Ok(Answer::Sealed(sealed, signature))
     }

@@ -106,7 +106,9 @@ impl Diff {
         for (sign, grants) in [('+', &self.wider), ('-', &self.narrower)] {
             if *grants != Grants::default() {
                 let text = toml::to_string(grants).unwrap_or_default();
-                lines.extend(text.lines().filter(|line| !line.is_empty()).map(|line| format!("{sign} capabilities {line}")));
+                lines.extend(
+                    text.lines().filter(|line| !line.is_empty()).map(|line| format!("{sign} capabilities {line}")),
+                );
             }
         }
         set(&mut lines, "trait", &self.traits);
@@ -118,7 +120,10 @@ impl Diff {
             lines.push(format!("~ timeout {from} → {to}"));
         }
         if let Some(Turned { from, to }) = self.limits {
-            lines.push(format!("~ limits {}, {} of CPU time → {}, {} of CPU time", from.memory, from.cpu, to.memory, to.cpu));
+            lines.push(format!(
+                "~ limits {}, {} of CPU time → {}, {} of CPU time",
+                from.memory, from.cpu, to.memory, to.cpu
+            ));
         }
         lines
     }
@@ -165,11 +170,26 @@ mod tests {
              secrets = { refs = ['db.*'] }\ngpus = { reset = true }",
         );
         let cases = [
-            ("the same", "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nnvml = {}\nsecrets = { refs = ['db.*'] }\ngpus = { reset = true }"),
-            ("narrower", "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nsecrets = { refs = ['db.one'] }\ngpus = {}"),
-            ("wider arguments", "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nnvml = {}\nsecrets = { refs = ['*'] }\ngpus = { reset = true }"),
-            ("another capability", "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nnvml = {}\nsecrets = { refs = ['db.*'] }\ngpus = { reset = true }\nsystem = { reboot = true }"),
-            ("unwatched, elsewhere and larger", "roles = ['host', 'ramdisk']\ntraits = ['retry-safe']\n[capabilities]\nnvml = {}\nsecrets = { refs = ['db.*'] }\ngpus = { reset = true }"),
+            (
+                "the same",
+                "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nnvml = {}\nsecrets = { refs = ['db.*'] }\ngpus = { reset = true }",
+            ),
+            (
+                "narrower",
+                "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nsecrets = { refs = ['db.one'] }\ngpus = {}",
+            ),
+            (
+                "wider arguments",
+                "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nnvml = {}\nsecrets = { refs = ['*'] }\ngpus = { reset = true }",
+            ),
+            (
+                "another capability",
+                "traits = ['destructive', 'attested']\nlimits = { memory = '16MiB', cpu = '1s' }\n[capabilities]\nnvml = {}\nsecrets = { refs = ['db.*'] }\ngpus = { reset = true }\nsystem = { reboot = true }",
+            ),
+            (
+                "unwatched, elsewhere and larger",
+                "roles = ['host', 'ramdisk']\ntraits = ['retry-safe']\n[capabilities]\nnvml = {}\nsecrets = { refs = ['db.*'] }\ngpus = { reset = true }",
+            ),
         ];
         let mut seen = String::new();
         for (what, rest) in cases {

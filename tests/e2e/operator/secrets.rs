@@ -150,7 +150,9 @@ async fn a_secret_is_nowhere_in_all_that_a_run_leaves_behind() {
     let mut db = PgConnection::connect(&cluster.database.url()).await.expect("a database");
     sqlx::query("checkpoint").execute(&mut db).await.expect("all of it is on the disk");
     let control = everywhere(&mut cluster, &answers, &Forms::of(CONTROL)).await;
-    for place in ["/node-0/state/journal.sqlite", "/pg/data/", "table commands", "table settled", "an answer of the API"] {
+    for place in
+        ["/node-0/state/journal.sqlite", "/pg/data/", "table commands", "table settled", "an answer of the API"]
+    {
         assert!(control.iter().any(|found| found.contains(place)), "what is no secret is in {place}: {control:?}");
     }
     assert!(!processes(&Forms::of(&node_flag(&cluster))).is_empty(), "arguments are looked at");

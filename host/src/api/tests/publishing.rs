@@ -84,7 +84,10 @@ async fn promise_28_a_kind_that_no_publisher_signed_is_refused_by_its_digest_bef
     // A publisher who is trusted no more: what is registered stays as it is, and nothing of theirs is activated.
     let api = with_pki(api, |pki| pki.publishers = publishers(&[2]));
     let refused = api.call("kinds.activate", json!({ "digest": digest(&good) })).await;
-    assert_eq!((refused.code(), &refused.body["error"]["details"]["reason"]), ("INVALID_STATE", &json!("unknown-publisher")));
+    assert_eq!(
+        (refused.code(), &refused.body["error"]["details"]["reason"]),
+        ("INVALID_STATE", &json!("unknown-publisher"))
+    );
     api.register(good.clone(), &signed(&good, 2)).await.ok();
     api.call("kinds.activate", json!({ "digest": digest(&good) })).await.ok();
 }
@@ -120,9 +123,16 @@ async fn a_component_that_may_do_more_needs_a_yes_and_under_a_quorum_an_approved
     };
     for (component, word) in [(&wide, "+ capabilities [system]"), (&unwatched, "- trait destructive")] {
         let refused = activate(&api, component, json!({})).await;
-        assert_eq!((refused.code(), &refused.body["error"]["details"]["reason"]), ("INVALID_STATE", &json!("wider-grant")));
+        assert_eq!(
+            (refused.code(), &refused.body["error"]["details"]["reason"]),
+            ("INVALID_STATE", &json!("wider-grant"))
+        );
         assert!(refused.words().contains(word), "{}", refused.words());
-        assert_eq!(api.register(component.clone(), "?activate=true").await.code(), "INVALID_STATE", "the same way round");
+        assert_eq!(
+            api.register(component.clone(), "?activate=true").await.code(),
+            "INVALID_STATE",
+            "the same way round"
+        );
     }
     assert_eq!(activate(&api, &narrow, json!({})).await.ok()["status"], "active");
     // With nothing in service it is compared with what was last: the detour over `retire` leads nowhere.

@@ -109,7 +109,8 @@ async fn a_secret_is_sealed_for_the_node_whose_command_names_it() {
     let signature = WorkerSignature::try_from(signature.expect("it is signed")).expect("a signature");
     let (node, secret_ref) = (node.machine.node(), "db.password");
     let sealed_sha256 = sealed.sha256_hex();
-    let body = SealedSecretBody { command, node, secret_ref, one_time_key: &one_time_key, sealed_sha256: &sealed_sha256 };
+    let body =
+        SealedSecretBody { command, node, secret_ref, one_time_key: &one_time_key, sealed_sha256: &sealed_sha256 };
     let trusted = TrustBundle { roots: vec![sealing.root], ..TrustBundle::NONE };
     let now_ms = crate::store::unix_ms(site.world().now());
     trusted.sealed_secret(&body, Some(&signature), now_ms).expect("the vault signed it");
@@ -184,7 +185,8 @@ async fn whatever_does_not_fit_is_refused_and_says_why() {
     let mut plain_link = plain.open(&site.authority, &replica).await.expect("it may enter");
     let command = work(&site, &replica, &mut plain_link, plain.node(), &["db.password"]).await;
     let request = ask(&node.key, plain.node(), command, "db.password", &one_time());
-    let status = replica.client(&site.authority, Some(&plain.identity)).exchange_secret(request).await.expect_err("a P-256 key");
+    let status =
+        replica.client(&site.authority, Some(&plain.identity)).exchange_secret(request).await.expect_err("a P-256 key");
     said += &format!("a node with another type of key: {:?}: {}\n", status.code(), status.message());
     let status = replica.client(&site.authority, None).exchange_secret(good.clone()).await.expect_err("nobody");
     said += &format!("no certificate: {:?}: {}\n", status.code(), status.message());
@@ -215,7 +217,12 @@ async fn a_vault_believes_no_gateway() {
         ("as it is", node.ask(named, "db.password", &one_time), &node, id),
         ("the gateway's own key", ask(&forged, id, named, "db.password", &one_time), &node, id),
         ("another node's certificate", node.ask(named, "db.password", &one_time), &other, id),
-        ("as another node", ask(&other.key, other.machine.node(), named, "db.password", &one_time), &other, other.machine.node()),
+        (
+            "as another node",
+            ask(&other.key, other.machine.node(), named, "db.password", &one_time),
+            &other,
+            other.machine.node(),
+        ),
         ("not named", node.ask(named, "db.other", &one_time), &node, id),
         ("not in flight", node.ask(held, "db.password", &one_time), &node, id),
     ];
