@@ -180,7 +180,9 @@ impl Inner {
                 }
                 match scan::load(&self.dir, new, &self.node) {
                     Ok((kind, signature)) => {
-                        signature.iter().for_each(|it| self.kinds.sign(it));
+                        if let Some(signature) = &signature {
+                            self.kinds.sign(signature);
+                        }
                         fresh.insert(new.release.digest.clone(), kind);
                     }
                     Err(rejection) => {

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use x509_parser::oid_registry::OID_SIG_ED25519;
 
 use crate::bus::{Bus, Signal};
+use crate::store;
 use crate::store::secret_exchanges::{self, Answer, Failure, Open};
-use crate::store::{self};
 use crate::trust::Signer;
 use crate::world::World;
 

@@ -49,8 +49,8 @@ fn base64(text: &str, before: usize) -> String {
     let bytes = [&vec![0; before][..], text.as_bytes()].concat();
     let digit = |at: usize| {
         let bit = at * 6;
-        let pair = u16::from(bytes[bit / 8]) << 8 | u16::from(*bytes.get(bit / 8 + 1).unwrap_or(&0));
-        char::from(DIGITS[usize::from(pair >> (10 - bit % 8) & 63)])
+        let pair = (u16::from(bytes[bit / 8]) << 8) | u16::from(*bytes.get(bit / 8 + 1).unwrap_or(&0));
+        char::from(DIGITS[usize::from((pair >> (10 - bit % 8)) & 63)])
     };
     ([0, 2, 3][before]..bytes.len() / 3 * 4).map(digit).collect()
 }

@@ -67,7 +67,7 @@ impl Kind for Secret {
 /// In whatever has no end of its own.
 fn hand_on(text: &str) {
     for form in forms(text) {
-        tracing::info!(form, "{form}");
+        tracing::info!(form = form.as_str(), "{form}");
         progress::report(1, Some(2), &form, &format!("<{form}>"));
     }
     // A transcript holds what it asked for, and what it heard.
@@ -97,7 +97,7 @@ fn base64(bytes: &[u8]) -> String {
     let mut text = String::new();
     for group in bytes.chunks(3) {
         let at = |n: usize| u32::from(group.get(n).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
         for digit in 0..4 {
             let index = (bits >> (18 - 6 * digit)) & 63;
             text.push(if digit <= group.len() { char::from(DIGITS[index as usize]) } else { '=' });
