@@ -32,9 +32,11 @@ impl Forms {
         let quoted = json!(text).to_string();
         let escaped = &quoted[1..quoted.len() - 1];
         let twice = json!(escaped).to_string();
-        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let mut forms = vec![text.into(), escaped.into(), twice[1..twice.len() - 1].into(), hex.to_uppercase(), hex];
+        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let mut forms = vec![text.into(), escaped.into(), twice[1..twice.len() - 1].into(), hex(text).to_uppercase(), hex(text)];
         forms.extend((0..3).map(|before| base64(text, before)));
+        // As Postgres shows the bytes of a result, which is JSON.
+        forms.push(hex(escaped));
         Self(forms.into_iter().map(String::into_bytes).collect())
     }
 
@@ -91,7 +93,7 @@ async fn tables(db: &mut PgConnection, forms: &Forms) -> Vec<String> {
     let names: Vec<String> = sqlx::query_scalar(names).fetch_all(&mut *db).await.expect("a catalogue");
     let mut found = Vec::new();
     for name in names {
-        let rows = format!("select t::text from {name} t");
+        let rows = format!("select row_to_json(t)::text from {name} t");
         let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(rows)).fetch_all(&mut *db).await.expect("rows");
         if rows.iter().any(|row| forms.are_in(row.as_bytes())) {
             found.push(format!("table {name}"));
