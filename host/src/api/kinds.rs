@@ -11,6 +11,7 @@ use bc_proto::id::BatchId;
 use bc_proto::manifest::{Manifest, Role};
 use bc_proto::rules::diff::Diff;
 use bc_proto::rules::publishing::{self, KindSignature, Untrusted};
+use bc_proto::sign::PublicKey;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 use time::OffsetDateTime;
@@ -96,7 +97,7 @@ fn signature(ask: &RegisterKind, digest: String) -> Result<Signed, Failure> {
     let mut rules = Rules::default();
     let (publisher, signature) = (ask.publisher.as_deref(), ask.signature.as_deref());
     rules.rule(publisher.is_some() == signature.is_some(), "signature", "publisher and signature go together");
-    let publisher = publisher.map(|text| text.parse());
+    let publisher = publisher.map(str::parse::<PublicKey>);
     rules.rule(!matches!(publisher, Some(Err(_))), "publisher", "must be an Ed25519 key, 64 hexadecimal digits");
     let signature = signature.map(|text| serde_json::from_value(text.into()));
     rules.rule(!matches!(signature, Some(Err(_))), "signature", "must be 128 hexadecimal digits");

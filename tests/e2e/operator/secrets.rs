@@ -33,7 +33,8 @@ impl Forms {
         let escaped = &quoted[1..quoted.len() - 1];
         let twice = json!(escaped).to_string();
         let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let mut forms = vec![text.into(), escaped.into(), twice[1..twice.len() - 1].into(), hex(text).to_uppercase(), hex(text)];
+        let mut forms =
+            vec![text.into(), escaped.into(), twice[1..twice.len() - 1].into(), hex(text).to_uppercase(), hex(text)];
         forms.extend((0..3).map(|before| base64(text, before)));
         // As Postgres shows the bytes of a result, which is JSON.
         forms.push(hex(escaped));
