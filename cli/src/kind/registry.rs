@@ -21,6 +21,7 @@ use crate::{complete, output, shell};
 
 /// Which files.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Push {
     /// Components that `kind build` wrote
     #[arg(required = true)]
