@@ -23,7 +23,9 @@ use uuid::Uuid;
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
+use crate::capability::secrets::NoSecrets;
 use crate::config::Config;
+use crate::trust::Trust;
 
 /// Where the PCI addresses of GPUs are kept, below the state directory.
 const GPU_ADDRESSES: &str = "gpu-addresses.json";
@@ -38,6 +40,8 @@ pub struct Node {
     pub policy: Policy,
     /// What stands behind its host ABI.
     pub capabilities: Capabilities,
+    /// Whom it trusts.
+    pub trust: Trust,
 }
 
 impl Node {
@@ -54,6 +58,7 @@ impl Node {
             engine,
             role: config.role,
             policy: config.policy(),
+            trust: Trust::default(),
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
@@ -73,7 +78,8 @@ impl Node {
             Capability::Process => has.process.is_some(),
             Capability::Upload => has.upload.is_some(),
             Capability::BlockDevices => has.block_devices.is_some(),
-            Capability::Secrets => has.secrets.is_some(),
+            // The daemon's session brings them, command by command.
+            Capability::Secrets => true,
             Capability::Upgrade => has.upgrade.is_some(),
         };
         Capability::ALL.into_iter().filter(offered).collect()
@@ -94,7 +100,10 @@ impl Node {
             timeout: None,
             mode: Mode::Live,
             record: false,
-            capabilities: self.capabilities.clone(),
+            capabilities: Capabilities {
+                secrets: self.capabilities.secrets.clone().or_else(|| Some(Arc::new(NoSecrets))),
+                ..self.capabilities.clone()
+            },
             grants: Arc::new(ArcSwap::from_pointee(self.policy.grants_of(&kind.manifest().name))),
             journal: Arc::new(ReportOnly),
             cancel,

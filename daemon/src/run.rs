@@ -21,6 +21,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::secrets::Exchange;
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::gateway::{Address, Verifier};
@@ -38,7 +39,6 @@ use crate::session::{Context, Outbox, Random, Sessions};
 use crate::shell::{Handle, Parts, Shell};
 use crate::spec::Desired;
 use crate::spec::conditions::{Conditions, Looks};
-use crate::trust::Trust;
 
 /// The journal, below the state directory.
 const JOURNAL: &str = "journal.sqlite";
@@ -118,10 +118,12 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let path = state_dir.join(JOURNAL);
     // A damaged one is set aside in there, and that is logged.
     let Opened { journal, book, .. } = Journal::open(&path, random_bytes()?, RESERVE_BYTES).await?;
+    // Before kinds are loaded: it says whose.
+    let trust = node.trust.clone();
+    trust.restore(&state_dir, &identity.card);
     let (kinds, watching) = load_kinds(&config, &node).await?;
     let kept = Kept::new(state_dir.join(KINDS), Arc::clone(&node), kinds.clone(), journal.clone());
 
-    let trust = Trust::open(&state_dir, &identity.card);
     let time = ServerTime::unknown(Instant::now());
     time.advance(trust.floor_ms(), Instant::now());
     let credentials = Credentials::new(&identity);
@@ -129,6 +131,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         tracing::info!(?allowed, "this node's certificate allows these kinds alone");
         kinds.restrict(allowed);
     }
+    let secrets = Exchange::new(credentials.clone(), trust.clone(), time.clone());
     let outbox = Outbox::signing(credentials.clone());
     let watchdog = Watchdog::from_environment();
     let who = daemon::Identity {
@@ -165,6 +168,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         lanes: Lanes::default(),
         time: time.clone(),
         trust: trust.clone(),
+        secrets: Some(secrets.clone()),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
@@ -210,6 +214,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         hello: Box::new(hello),
         handle: handle.clone(),
         outbox,
+        secrets,
         kinds,
         kept,
         desired,

@@ -20,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::worker::Worker;
+use crate::capability::secrets::Exchange;
 use crate::faults::crash_at;
 use crate::journal::{Journal, NotSaved};
 use crate::kinds::Kinds;
@@ -64,6 +65,8 @@ pub struct Parts {
     pub time: ServerTime,
     /// What the node trusts.
     pub trust: Trust,
+    /// The way to the secrets of commands; without it, runs have those of the machine.
+    pub secrets: Option<Exchange>,
     /// Where what it says goes.
     pub sink: Arc<dyn FrameSink>,
     /// Called about once a second, as long as the loop gets on.
@@ -154,7 +157,7 @@ impl Shell {
                 free: parts.lanes.free().free(begun),
                 has_room: !matches!(input, Input::Delivered { .. } | Input::Tick | Input::SpecApplied { .. })
                     || parts.journal.has_room(),
-                kind: &|name, digest| parts.kinds.availability(name, digest),
+                kind: &|name, digest| parts.kinds.availability_under(&trust.publishers, name, digest),
                 trust: &trust,
             };
             together.and(self.core.on(input, &world));

@@ -67,6 +67,13 @@ struct Disk {
 impl Trust {
     /// What an identity's node trusts, as it was kept. What is wrong with it is logged.
     pub fn open(state_dir: &Path, card: &Card) -> Self {
+        let trust = Self::default();
+        trust.restore(state_dir, card);
+        trust
+    }
+
+    /// The same for a handle that others hold already.
+    pub(crate) fn restore(&self, state_dir: &Path, card: &Card) {
         let pinned = &card.trust;
         let read = match file::read(state_dir) {
             // The life before had another one.
@@ -98,12 +105,11 @@ impl Trust {
             signed_ms: 0,
             told_ms: 0,
         });
-        Self(Arc::new(Inner {
-            bundle: ArcSwap::from_pointee(bundle),
-            signed_ms: AtomicU64::new(kept.signed_ms.max(card.joined_ms)),
-            told_ms: AtomicU64::new(kept.told_ms),
-            disk: Mutex::new(Some(Disk { state_dir: state_dir.to_owned(), kept })),
-        }))
+        self.0.bundle.store(Arc::new(bundle));
+        self.0.signed_ms.store(kept.signed_ms.max(card.joined_ms), Ordering::Relaxed);
+        self.0.told_ms.store(kept.told_ms, Ordering::Relaxed);
+        let mut disk = self.0.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        *disk = Some(Disk { state_dir: state_dir.to_owned(), kept });
     }
 
     /// What counts now.

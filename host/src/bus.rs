@@ -44,6 +44,8 @@ pub enum Signal {
     Events,
     /// There is a newer trust bundle.
     TrustChanged,
+    /// A node asks for a secret, or a vault has answered.
+    Secret,
     /// How far a run is. Not durable.
     Progress(Progress),
     /// What other replicas said may have been missed: look at everything again.

@@ -20,6 +20,7 @@ pub mod store;
 mod testing;
 pub mod tls;
 pub mod trust;
+pub mod vault;
 pub mod world;
 
 /// Both sides of the session protocol, generated from `proto/node.proto`.

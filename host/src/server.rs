@@ -22,6 +22,7 @@ use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::tls::Https;
 use crate::trust::{self, Signer};
+use crate::vault::Vault;
 use crate::world::World;
 
 /// What the operator of the control plane decides.
@@ -45,6 +46,8 @@ pub struct Config {
     pub pki: trust::Settings,
     /// Whether it serves the API. One that does not is a gateway alone: it decides nothing, and so it must not hold what signs.
     pub serves_api: bool,
+    /// The folder with secrets' values, where this replica may read them; without it, other replicas seal.
+    pub secrets_dir: Option<std::path::PathBuf>,
 }
 
 /// Where it listens. Whoever binds them knows their ports.
@@ -110,6 +113,10 @@ pub async fn run(
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
     let signer = Signer::of(&config.pki, &world);
+    if let Some(dir) = &config.secrets_dir {
+        let vault = Vault::new(pool.clone(), bus.clone(), world.clone(), signer.clone(), dir.clone());
+        vault.start(&ended);
+    }
     let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
     let app = api::App::new(api::Parts {
         pool,

@@ -16,6 +16,7 @@ pub mod pattern;
 pub mod quantity;
 pub mod rules;
 pub mod schema;
+pub mod secret;
 pub mod sign;
 pub mod spec;
 pub mod wire;

@@ -25,9 +25,13 @@ use tracing::Instrument;
 pub(crate) use self::meter::Meter;
 use crate::capability::{Answer, Capabilities};
 use crate::effect::{EffectJournal, Effects, State};
+use crate::redact::Known;
 use crate::run::{Slot, Watcher};
 use crate::transcript::{Recording, Replay};
 use crate::v1::{Error, LogBudget};
+
+/// What a transcript holds in place of a secret.
+const REDACTED: &str = "[redacted]";
 
 /// The code of the error that stands for a capability's panic.
 const PANICKED: &str = "host-panicked";
@@ -130,7 +134,7 @@ pub(crate) trait Reply: Serialize + DeserializeOwned + Send {
     fn redacted(&self) -> Value {
         match self.error() {
             Some(error) => serde_json::json!({ "Err": error }),
-            None => serde_json::json!({ "Ok": "[redacted]" }),
+            None => serde_json::json!({ "Ok": REDACTED }),
         }
     }
 }
@@ -170,6 +174,8 @@ pub struct Gate {
     pub(crate) calls: u64,
     pub(crate) log: LogBudget,
     pub(crate) last_words: Option<String>,
+    /// The secrets that the guest has.
+    pub(crate) known: Known,
 }
 
 impl Gate {
@@ -187,7 +193,8 @@ impl Gate {
         match &mut self.purpose {
             Purpose::Plan => {
                 if call.action == Action::Effect {
-                    self.effects.begin(call.name(), args(), State::Planned).map_err(Stop::Denied)?;
+                    let args = self.known.json(args());
+                    self.effects.begin(call.name(), args, State::Planned).map_err(Stop::Denied)?;
                 }
                 if let Some(dry) = dry {
                     return Ok(dry);
@@ -197,7 +204,8 @@ impl Gate {
                 }
             }
             Purpose::Replay(replay) if call.recorded() => {
-                let answer = replay.answer(&call.name(), &args()).map_err(|p| Stop::Diverged(p.to_string()))?;
+                let answer =
+                    replay.answer(&call.name(), &self.known.json(args())).map_err(|p| Stop::Diverged(p.to_string()))?;
                 let answer = serde_json::from_value(answer);
                 return Ok(answer.map_err(|e| Stop::Diverged(format!("{}'s recorded answer: {e}", call.name())))?);
             }
@@ -209,7 +217,8 @@ impl Gate {
         let answer = match call.action {
             Action::Effect => {
                 self.meter.pause();
-                let answer = self.perform_effect(&call, args(), perform).await;
+                let args = self.known.json(args());
+                let answer = self.perform_effect(&call, args, perform).await;
                 self.meter.resume();
                 answer?
             }
@@ -217,9 +226,15 @@ impl Gate {
         };
         let took = started.elapsed();
         if let Some(recording) = self.recording.as_mut().filter(|_| call.recorded()) {
-            let answer = if call.secret { answer.redacted().to_string() } else { serde_json::to_string(&answer)? };
+            let answer = if call.secret {
+                answer.redacted().to_string()
+            } else if self.known.is_empty() {
+                serde_json::to_string(&answer)?
+            } else {
+                self.known.json(serde_json::to_value(&answer)?).to_string()
+            };
             let at = started.into_std().saturating_duration_since(self.meter.origin());
-            recording.add(&call, args(), &answer, micros(at), micros(took));
+            recording.add(&call, self.known.json(args()), &answer, micros(at), micros(took));
         }
         tracing::debug!(
             parent: &span,
@@ -324,7 +339,7 @@ impl Gate {
             Some(error) if error.code == PANICKED => {
                 return Err(Stop::Host(format!("{} panicked: {}", call.name(), error.message)));
             }
-            Some(error) => State::Failed(error.in_words()),
+            Some(error) => State::Failed(self.known.text(&error.in_words()).into_owned()),
         };
         self.settle(state).await?;
         Ok(answer)

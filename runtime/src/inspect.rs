@@ -108,6 +108,11 @@ impl Inspected {
         read_bounded(file).and_then(Self::from_bytes).map_err(|rejected| LoadError { file: file.to_owned(), rejected })
     }
 
+    /// Reads a file's bytes, as many as a component may have, and looks at none of them.
+    pub fn read_bytes(file: &Path) -> Result<Vec<u8>, LoadError> {
+        read_bounded(file).map_err(|rejected| LoadError { file: file.to_owned(), rejected })
+    }
+
     /// Reads a component's bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Rejected> {
         if bytes.len() as u64 > MAX_COMPONENT_BYTES {

@@ -13,6 +13,7 @@ pub mod gate;
 mod inspect;
 mod kind;
 mod outcome;
+mod redact;
 mod run;
 mod store;
 pub mod transcript;

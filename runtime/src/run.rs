@@ -22,6 +22,7 @@ use crate::engine::Ticking;
 use crate::gate::{Gate, Meter, Purpose, Stop};
 use crate::kind::Kind;
 use crate::outcome::{Failure, Outcome, Report};
+use crate::redact::Known;
 use crate::store::{self, Limiter, RunState};
 use crate::transcript::{Recording, Replay, Transcript};
 use crate::v1::{self, wit::command};
@@ -149,6 +150,7 @@ impl Kind {
             Ok(Err(failure)) => Outcome::GuestFailure(failure.into()),
             Err(error) => ended::by(&error, &gate, self.0.manifest.limits.memory.0),
         };
+        let outcome = without_secrets(outcome, &gate.known);
         metrics::histogram!("bc_kind_run_seconds", "outcome" => outcome.name()).record(started.elapsed());
         Report {
             outcome,
@@ -225,6 +227,7 @@ impl Kind {
             calls: 0,
             log: v1::LogBudget::default(),
             last_words: None,
+            known: Known::default(),
         }
     }
 
@@ -271,6 +274,21 @@ impl Report {
             peak_memory_bytes: 0,
             transcript: None,
         }
+    }
+}
+
+/// The outcome as it may be kept and sent.
+fn without_secrets(outcome: Outcome, known: &Known) -> Outcome {
+    if known.is_empty() {
+        return outcome;
+    }
+    match known.within(outcome) {
+        Ok(Outcome::Succeeded { result }) if result.to_string().len() > MAX_RESULT_BYTES => {
+            let message = format!("without the secrets in it, the result has more than {MAX_RESULT_BYTES} bytes");
+            Outcome::GuestFailure(Failure { code: "invalid-result".into(), message, retryable: false, details: None })
+        }
+        Ok(outcome) => outcome,
+        Err(_) => Outcome::HostFailure { message: "the outcome held a secret where none can be taken out".into() },
     }
 }
 

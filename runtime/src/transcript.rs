@@ -1,6 +1,7 @@
 //! A run as the sequence of its host calls and their answers, to be replayed elsewhere.
 //!
-//! **Invariant:** a transcript holds no secret: answers of secret calls are redacted before they are recorded.
+//! **Invariant:** a transcript holds no secret: answers of secret calls are redacted before they are recorded, and so are secrets that the guest
+//! hands on.
 
 use std::collections::VecDeque;
 

@@ -29,7 +29,7 @@ const CONNECT: Duration = Duration::from_mins(1);
 /// Registers the kinds, active and open to everybody who may run commands; answers those that are registered now. A kind that
 /// was built anew with other bytes under the same version is left out: what is registered stays.
 pub(super) async fn register(client: &Client, kinds: Vec<KindFile>) -> anyhow::Result<Vec<KindFile>> {
-    let query = RegisterKind { activate: true, exposed: Some(true) };
+    let query = RegisterKind { activate: true, exposed: Some(true), accept_wider: true, ..RegisterKind::default() };
     let mut registered = Vec::new();
     for kind in kinds {
         match client.register(&query, kind.bytes.clone()).await {

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bc_proto::rules::admission::Obstacle;
+use bc_proto::rules::publishing::KindSignature;
+use bc_proto::sign::body::KindBody;
 use bc_runtime::Inspected;
 use clap::Args;
 use serde_json::json;
 
-use super::REFUSED;
+use super::{REFUSED, sign};
 use crate::output;
 
 /// The arguments.
@@ -25,13 +27,23 @@ impl Inspect {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let component = Inspected::read(&self.file)?;
         let faults = component.faults();
-        output::say(&if self.json { as_json(&component, &faults) } else { as_text(&component, &faults) });
+        let signature = sign::beside(&self.file, &component.bytes)?.as_ref().map(verified).transpose()?;
+        let signature = signature.as_deref();
+        let text =
+            if self.json { as_json(&component, &faults, signature) } else { as_text(&component, &faults, signature) };
+        output::say(&text);
         Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
     }
 }
 
-fn as_json(component: &Inspected, faults: &[Obstacle]) -> String {
-    let document = json!({
+/// Who signed it. Whether they are trusted is for control plane and nodes to say.
+fn verified(signed: &KindSignature) -> anyhow::Result<String> {
+    signed.publisher.verify(&KindBody { digest: &signed.digest }, &signed.signature)?;
+    Ok(signed.publisher.to_string())
+}
+
+fn as_json(component: &Inspected, faults: &[Obstacle], publisher: Option<&str>) -> String {
+    let mut document = json!({
         "sha256": component.digest,
         "bytes": component.bytes.len(),
         "manifest": component.manifest,
@@ -39,10 +51,13 @@ fn as_json(component: &Inspected, faults: &[Obstacle]) -> String {
         "exports": component.exports,
         "faults": faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
+    if let Some(publisher) = publisher {
+        document["publisher"] = publisher.into();
+    }
     format!("{document:#}")
 }
 
-fn as_text(component: &Inspected, faults: &[Obstacle]) -> String {
+fn as_text(component: &Inspected, faults: &[Obstacle], publisher: Option<&str>) -> String {
     let manifest = &component.manifest;
     let word = |value| serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     let words = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
@@ -66,6 +81,9 @@ fn as_text(component: &Inspected, faults: &[Obstacle]) -> String {
         component.digest,
         component.bytes.len(),
     );
+    if let Some(publisher) = publisher {
+        text = text.replace("\n  imports", &format!("\n  publisher     {publisher}\n  imports"));
+    }
     text.extend(component.imports.iter().map(|import| format!("\n    {import}")));
     for example in &manifest.examples {
         text += &format!("\n  example       {}\n    {}", example.summary, example.payload);

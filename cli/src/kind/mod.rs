@@ -2,12 +2,14 @@
 
 mod build;
 mod check;
+mod diff;
 mod inspect;
 mod new;
 pub mod pack;
 mod registry;
 mod replay;
 mod run;
+mod sign;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,10 @@ pub enum KindCommand {
     Build(build::Build),
     /// Show what a component is, without running or compiling it
     Inspect(inspect::Inspect),
+    /// Vouch for components as their publisher
+    Sign(sign::Sign),
+    /// Show what one component of a kind may do that another may not
+    Diff(diff::Diff),
     /// Decide as a node would whether to load a component, and name the grants that are missing
     Check(check::Check),
     /// Run a component once on this machine
@@ -39,7 +45,7 @@ pub enum KindCommand {
     /// Show a kind
     Get(registry::One),
     /// Let a component take new commands; the one that did is retired
-    Activate(registry::One),
+    Activate(registry::Activate),
     /// Let a kind take no more commands; those that are queued go on
     Retire(registry::One),
 }
@@ -51,13 +57,15 @@ impl KindCommand {
             Self::New(new) => new.execute(),
             Self::Build(build) => build.execute(),
             Self::Inspect(inspect) => inspect.execute(),
+            Self::Sign(sign) => sign.execute(),
+            Self::Diff(diff) => crate::block_on(diff.execute()),
             Self::Check(check) => check.execute(),
             Self::Run(run) => run.execute(),
             Self::Replay(replay) => replay.execute(),
             Self::Push(push) => crate::block_on(push.execute()),
             Self::List(list) => crate::block_on(list.execute()),
             Self::Get(one) => crate::block_on(one.execute("kinds.get")),
-            Self::Activate(one) => crate::block_on(one.execute("kinds.activate")),
+            Self::Activate(activate) => crate::block_on(activate.execute()),
             Self::Retire(one) => crate::block_on(one.execute("kinds.retire")),
         }
     }

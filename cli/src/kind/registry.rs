@@ -2,21 +2,26 @@
 //!
 //! **Invariant:** what is pushed is the file as it is; the control plane decides whether it is a kind.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use bc_host::api::types::{Kind, KindRef, ListKinds, Page, RegisterKind};
+use bc_host::api::types::{ActivateKind, Kind, KindRef, ListKinds, Page, RegisterKind};
+use bc_proto::rules::diff::Diff;
+use bc_proto::rules::publishing::KindSignature;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use time::OffsetDateTime;
 
-use crate::client::{Client, Connect, Patience};
+use super::{diff, sign};
+use crate::client::{CallError, Client, Connect, Patience};
 use crate::format::{Output, Shown, distance, moment};
-use crate::{complete, shell};
+use crate::{complete, output, shell};
 
 /// Which files.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Push {
     /// Components that `kind build` wrote
     #[arg(required = true)]
@@ -24,6 +29,12 @@ pub struct Push {
     /// Make it the version that takes new commands
     #[arg(long)]
     activate: bool,
+    /// Activate it although it may do more than the one in service; `kind diff` shows what
+    #[arg(long, requires = "activate")]
+    accept_wider: bool,
+    /// The approved batch that holds its activation, where a quorum is configured and it may do more
+    #[arg(long, value_name = "BATCH", requires = "activate")]
+    batch: Option<String>,
     /// Let `run` and `commands.run` accept it
     #[arg(long, overrides_with = "no_expose")]
     expose: bool,
@@ -60,15 +71,41 @@ pub struct One {
     connect: Connect,
 }
 
+/// Which component is to take new commands.
+#[derive(Debug, Args)]
+pub struct Activate {
+    /// The SHA-256 of the component, as `kind list --all -o json` shows it
+    #[arg(add = ArgValueCompleter::new(complete::kinds))]
+    kind: String,
+    /// Activate it although it may do more than the one in service, or is watched less
+    #[arg(long)]
+    accept_wider: bool,
+    /// The approved batch that holds its activation, where a quorum is configured and it may do more
+    #[arg(long, value_name = "BATCH")]
+    batch: Option<String>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
 impl Push {
     pub(super) async fn execute(self) -> anyhow::Result<ExitCode> {
         let client = Client::new(self.connect.target()?, Patience::default())?;
         let exposed = if self.expose { Some(true) } else { self.no_expose.then_some(false) };
-        let query = RegisterKind { activate: self.activate, exposed };
         let mut kinds = Vec::new();
         for file in &self.files {
-            let bytes = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-            let kind = client.register(&query, bytes).await;
+            let bytes = sign::read(file)?;
+            let signed = sign::beside(file, &bytes)?;
+            let query = RegisterKind {
+                activate: self.activate,
+                exposed,
+                publisher: signed.as_ref().map(|it| it.publisher.to_string()),
+                signature: signed.as_ref().map(hex_of),
+                accept_wider: self.accept_wider,
+                batch_id: self.batch.clone(),
+            };
+            let kind = client.register(&query, bytes).await.map_err(explained);
             kinds.push(kind.with_context(|| format!("{} was not registered", file.display()))?);
         }
         self.output.list(&kinds, shell::now());
@@ -93,6 +130,53 @@ impl One {
         self.output.one(&kind, shell::now());
         Ok(ExitCode::SUCCESS)
     }
+}
+
+impl Activate {
+    pub(super) async fn execute(self) -> anyhow::Result<ExitCode> {
+        let client = Client::new(self.connect.target()?, Patience::default())?;
+        let KindRef { name, digest } = reference(&self.kind);
+        let ask = ActivateKind { name, digest, accept_wider: self.accept_wider, batch_id: self.batch };
+        let answer = client.call("kinds.activate", &ask).await;
+        let kind: Kind = match answer {
+            Err(error) if wider(&error).is_some_and(|diff| agrees(&diff)) => {
+                client.call("kinds.activate", &ActivateKind { accept_wider: true, ..ask }).await
+            }
+            answer => answer,
+        }
+        .map_err(explained)?;
+        self.output.one(&kind, shell::now());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a component may do more, if that is why it was refused.
+fn wider(error: &CallError) -> Option<Diff> {
+    let CallError::Refused(refusal) = error else { return None };
+    (refusal.details["reason"] == "wider-grant")
+        .then(|| serde_json::from_value(refusal.details["diff"].clone()).ok())?
+}
+
+/// Shows it to whoever sits there, and asks.
+fn agrees(diff: &Diff) -> bool {
+    let mut line = String::new();
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return false;
+    }
+    output::complain(&format!("{}\nActivate it? [y/N]", diff::text(diff)));
+    std::io::stdin().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "Y" | "yes")
+}
+
+/// The refusal in the words of this program.
+fn explained(error: CallError) -> anyhow::Error {
+    match wider(&error) {
+        Some(diff) => anyhow::anyhow!("{}\n  → say --accept-wider if that is meant", diff::text(&diff)),
+        None => error.into(),
+    }
+}
+
+fn hex_of(signed: &KindSignature) -> String {
+    hex::encode(signed.signature.as_bytes())
 }
 
 /// A digest has 64 hexadecimal digits, which no name has: names hold a dot.
@@ -139,6 +223,7 @@ impl Shown for Kind {
             ("traits", self.traits.join(", ")),
             ("roles", self.roles.join(", ")),
             ("sha256", self.digest.clone()),
+            ("publisher", self.publisher.clone().unwrap_or_else(|| "not signed".to_owned())),
             ("registered", moment(Some(self.created_at), now)),
         ]
     }

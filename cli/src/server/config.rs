@@ -85,6 +85,10 @@ pub struct Settings {
     /// What is signed, who approves, whom nodes trust.
     #[arg(skip)]
     pki: Option<Pki>,
+    /// A folder with the values of secrets, `DIR/<tenant>/<reference>`, files for their owner alone: this replica seals them for
+    /// nodes
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_SECRETS_DIR")]
+    secrets_dir: Option<PathBuf>,
 }
 
 /// A span as text, `20s`.
@@ -167,6 +171,7 @@ impl Settings {
             command_signing: self.command_signing,
             no_api: self.no_api || file.no_api,
             pki: self.pki.or(file.pki),
+            secrets_dir: self.secrets_dir.or(file.secrets_dir),
         }
     }
 
@@ -213,6 +218,7 @@ impl Settings {
             cache_dir: self.state_dir.as_deref().unwrap_or(Path::new(".")).join("cache"),
             pki,
             serves_api: !self.no_api,
+            secrets_dir: self.secrets_dir,
         };
         Ok(Decided {
             database,
@@ -260,6 +266,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         cache_dir,
         pki: bc_host::trust::Settings::default(),
         serves_api: true,
+        secrets_dir: None,
     }
 }
 

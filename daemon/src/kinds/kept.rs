@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bc_proto::rules::admission::Obstacle;
+use bc_proto::rules::publishing::{self, KindSignature, Untrusted};
 use bc_runtime::{Inspected, Kind, Rejected};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use super::signature::{self, NotTaken};
 use super::{HELD, Kinds, Lack};
 use crate::journal::Journal;
 use crate::node::Node;
@@ -42,6 +44,10 @@ enum Refused {
     NotFetched(String),
     #[error("it has other bytes: their SHA-256 is {0}")]
     OtherBytes(String),
+    #[error("{0}\n  → {remedy}", remedy = .0.remedy())]
+    Untrusted(#[from] Untrusted),
+    #[error("{0}")]
+    Signature(signature::Unreadable),
     #[error(transparent)]
     Rejected(#[from] Rejected),
     #[error("{}", .0.iter().map(|obstacle| format!("{obstacle}\n  → {}", obstacle.remedy())).collect::<Vec<_>>().join("\n"))]
@@ -51,13 +57,33 @@ enum Refused {
 impl Refused {
     fn lack(&self) -> Lack {
         match self {
-            Self::NotFetched(_) | Self::OtherBytes(_) => Lack::Unfetched,
+            // Somebody may sign it yet, or be trusted.
+            Self::NotFetched(_) | Self::OtherBytes(_) | Self::Untrusted(_) | Self::Signature(_) => Lack::Unfetched,
             Self::Obstacles(list) if list.iter().any(|obstacle| matches!(obstacle, Obstacle::WrongRole { .. })) => {
                 Lack::OtherRole
             }
             Self::Rejected(_) | Self::Obstacles(_) => Lack::Refused,
         }
     }
+}
+
+impl From<NotTaken> for Refused {
+    fn from(not_taken: NotTaken) -> Self {
+        match not_taken {
+            NotTaken::Untrusted(untrusted) => Self::Untrusted(untrusted),
+            NotTaken::Signature(unreadable) => Self::Signature(unreadable),
+            NotTaken::Rejected(rejected) => Self::Rejected(rejected),
+        }
+    }
+}
+
+/// What a gateway gives for a digest; none of it is checked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fetched {
+    /// The component.
+    pub(crate) bytes: Vec<u8>,
+    /// Its publisher's signature.
+    pub(crate) signature: Option<KindSignature>,
 }
 
 impl Kept {
@@ -73,14 +99,14 @@ impl Kept {
 
     /// Loads a component from its file, or fetches it. Afterwards [`Kinds::availability`] says what came of it; an error is
     /// logged here.
-    pub(crate) async fn obtain(&self, digest: &str, fetch: impl Future<Output = Result<Vec<u8>, String>>) {
+    pub(crate) async fn obtain(&self, digest: &str, fetch: impl Future<Output = Result<Fetched, String>>) {
         // The semaphore is never closed.
         let _turn = self.0.at_once.acquire().await;
         if self.load(digest).await.is_some() {
             return;
         }
         let taken = match fetch.await {
-            Ok(bytes) => self.on_own_thread(digest, move |inner, digest| inner.take(digest, bytes)).await,
+            Ok(fetched) => self.on_own_thread(digest, move |inner, digest| inner.take(digest, fetched)).await,
             Err(reason) => Err(Refused::NotFetched(reason)),
         };
         match taken {
@@ -142,8 +168,8 @@ impl Inner {
         if !path.is_file() {
             return None;
         }
-        let loaded = Inspected::read(&path).map_err(|error| Refused::Rejected(error.rejected));
-        match loaded.and_then(|component| self.admit(digest, &component)) {
+        let read = signature::read(&path, &self.node.trust.now().publishers).map_err(Refused::from);
+        match read.and_then(|(component, signature)| self.admit(digest, &component, signature.as_ref())) {
             Ok(kind) => Some(kind),
             Err(refused) => {
                 tracing::warn!(path = %path.display(), "a kept kind is removed: {refused}");
@@ -153,21 +179,28 @@ impl Inner {
         }
     }
 
-    fn take(&self, digest: &str, bytes: Vec<u8>) -> Result<Kind, Refused> {
+    fn take(&self, digest: &str, fetched: Fetched) -> Result<Kind, Refused> {
+        let Fetched { bytes, signature } = fetched;
         // First of all, so that a gateway's mistake does not count as this component's.
         let sent = hex::encode(Sha256::digest(&bytes));
         if sent != digest {
             return Err(Refused::OtherBytes(sent));
         }
+        publishing::check(&self.node.trust.now().publishers, digest, signature.as_ref())?;
         let component = Inspected::from_bytes(bytes)?;
-        let kind = self.admit(digest, &component)?;
-        if let Err(error) = write(&self.dir, &self.path(digest), &component.bytes) {
+        let kind = self.admit(digest, &component, signature.as_ref())?;
+        let written = signature.map_or(Ok(()), |signature| {
+            let text = serde_json::to_vec(&signature).expect("keys and signatures are JSON");
+            // Before the component, so that none is ever there without it.
+            write(&self.dir, &signature::file(&self.path(digest)), &text)
+        });
+        if let Err(error) = written.and_then(|()| write(&self.dir, &self.path(digest), &component.bytes)) {
             tracing::warn!(%error, "a fetched kind is not kept: a restart would fetch it again");
         }
         Ok(kind)
     }
 
-    fn admit(&self, digest: &str, component: &Inspected) -> Result<Kind, Refused> {
+    fn admit(&self, digest: &str, component: &Inspected, signature: Option<&KindSignature>) -> Result<Kind, Refused> {
         if component.digest != digest {
             return Err(Refused::OtherBytes(component.digest.clone()));
         }
@@ -176,6 +209,9 @@ impl Inner {
             return Err(Refused::Obstacles(obstacles));
         }
         let kind = self.node.engine.load(component)?;
+        if let Some(signature) = signature {
+            self.kinds.sign(signature);
+        }
         self.kinds.add(&kind);
         Ok(kind)
     }
@@ -195,6 +231,8 @@ impl Inner {
         if let Err(error) = fs::remove_file(self.path(digest)) {
             tracing::warn!(%error, digest, "a kept kind was not removed");
         }
+        // Most have none.
+        let _ = fs::remove_file(signature::file(&self.path(digest)));
     }
 }
 

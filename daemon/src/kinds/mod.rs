@@ -3,12 +3,15 @@
 //! **Invariant:** only what was admitted is in it, and a command runs the very component that its payload was checked with.
 
 pub mod kept;
+pub mod signature;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bc_proto::rules::daemon::Availability;
+use bc_proto::rules::publishing::{self, KindSignature, Untrusted};
+use bc_proto::rules::trust::Publisher;
 use bc_proto::wire::LoadedKind;
 use bc_runtime::Kind;
 
@@ -32,6 +35,8 @@ struct Table {
     lacking: Vec<(String, Lack)>,
     /// The only kinds that the node's certificate allows; `None` for all.
     allowed: Option<Arc<[String]>>,
+    /// The signatures of those that are here, by digest.
+    signed: BTreeMap<String, KindSignature>,
 }
 
 /// Why a digest is not there.
@@ -115,6 +120,35 @@ impl Kinds {
             self.add(&found);
         }
         Some(found)
+    }
+
+    /// Remembers who signed a component, to be called before it is added.
+    pub(crate) fn sign(&self, signature: &KindSignature) {
+        self.0.rcu(|table| {
+            let mut table = Table::clone(table);
+            let here: Vec<_> = table.served.values().chain(&table.held).map(|kind| kind.digest().to_owned()).collect();
+            if table.signed.len() > 2 * (here.len() + HELD) {
+                table.signed.retain(|digest, _| here.contains(digest));
+            }
+            table.signed.insert(signature.digest.clone(), signature.clone());
+            table
+        });
+    }
+
+    /// Whether one of these publishers vouches for a component that is here.
+    pub fn vouched(&self, publishers: &[Publisher], digest: &str) -> Result<(), Untrusted> {
+        publishing::check(publishers, digest, self.0.load().signed.get(digest)).map(drop)
+    }
+
+    /// What acceptance needs to know of it where these publishers are trusted. One that they no longer vouch for takes no new
+    /// commands; what was accepted before goes on.
+    pub fn availability_under(&self, publishers: &[Publisher], name: &str, digest: &str) -> Availability {
+        let found = self.availability(name, digest);
+        if let (Availability::Loaded { .. }, Err(untrusted)) = (&found, self.vouched(publishers, digest)) {
+            tracing::warn!(kind = name, reason = untrusted.reason(), "a command is refused: {untrusted}");
+            return Availability::Unavailable;
+        }
+        found
     }
 
     /// Remembers that a digest is not to be had.

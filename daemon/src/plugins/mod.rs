@@ -22,7 +22,7 @@ use bc_runtime::Kind;
 
 pub use self::change::Change;
 pub use self::error::OpenError;
-use crate::kinds::Kinds;
+use crate::kinds::{Kinds, signature};
 use crate::node::Node;
 
 /// The directory and what is served from it. Clones are handles to one.
@@ -148,6 +148,11 @@ impl Inner {
             (name.clone(), kind)
         });
         self.kinds.serve(kinds.collect());
+        // A signature may have come after its component.
+        for served in serving.values() {
+            let signature = signature::beside(&self.dir.join(&served.file)).ok().flatten();
+            signature.iter().filter(|it| it.digest == served.release.digest).for_each(|it| self.kinds.sign(it));
+        }
         state.serving = serving;
 
         let before = std::mem::take(&mut state.refused);
@@ -174,7 +179,12 @@ impl Inner {
                     continue;
                 }
                 match scan::load(&self.dir, new, &self.node) {
-                    Ok(kind) => drop(fresh.insert(new.release.digest.clone(), kind)),
+                    Ok((kind, signature)) => {
+                        if let Some(signature) = &signature {
+                            self.kinds.sign(signature);
+                        }
+                        fresh.insert(new.release.digest.clone(), kind);
+                    }
                     Err(rejection) => {
                         directory.insert(new.file.clone(), Err(*rejection));
                         continue 'decide;

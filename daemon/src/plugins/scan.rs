@@ -8,8 +8,10 @@ use std::path::Path;
 
 use bc_proto::rules::admission::Obstacle;
 use bc_proto::rules::plugins::{Directory, Rejection, Release, Served};
-use bc_runtime::{Inspected, Kind, LoadError, Rejected};
+use bc_proto::rules::publishing::KindSignature;
+use bc_runtime::{Inspected, Kind, Rejected};
 
+use crate::kinds::signature::{self, NotTaken};
 use crate::node::Node;
 
 /// Looks at every `*.wasm` that is not hidden.
@@ -33,35 +35,37 @@ pub(super) fn directory(dir: &Path, node: &Node) -> io::Result<Directory> {
 }
 
 /// Compiles what was found. The file is read anew: its bytes were not kept.
-pub(super) fn load(dir: &Path, new: &Served, node: &Node) -> Result<Kind, Box<Rejection>> {
-    let of = |rejected: &Rejected| Box::new(Rejection { release: Some(new.release.clone()), ..because(rejected) });
-    let component = Inspected::read(&dir.join(&new.file)).map_err(|error| of(&error.rejected))?;
+pub(super) fn load(dir: &Path, new: &Served, node: &Node) -> Result<(Kind, Option<KindSignature>), Box<Rejection>> {
+    let of = |not_taken: &NotTaken| Box::new(Rejection { release: Some(new.release.clone()), ..because(not_taken) });
+    let publishers = &node.trust.now().publishers;
+    let (component, signature) = signature::read(&dir.join(&new.file), publishers).map_err(|error| of(&error))?;
     if component.digest != new.release.digest {
         return Err(Box::new(rejection(
             "it changed while it was read",
             "nothing: it is read again once it is written",
         )));
     }
-    node.engine.load(&component).map_err(|rejected| of(&rejected))
+    let kind = node.engine.load(&component).map_err(|rejected| of(&rejected.into()))?;
+    Ok((kind, signature))
 }
 
 /// `None` for what is not a file of the directory: a folder, or a file that is gone by now.
 fn look(path: &Path, node: &Node) -> Option<Result<Release, Rejection>> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => return Some(Err(because(&Rejected::Unreadable(error)))),
+        Err(error) => return Some(Err(because(&Rejected::Unreadable(error).into()))),
         Ok(metadata) if metadata.is_dir() => return None,
         Ok(metadata) if !metadata.is_file() => {
             return Some(Err(rejection("it is not a regular file", "replace it by the component itself")));
         }
         Ok(_) => {}
     }
-    let component = match Inspected::read(path) {
-        Err(LoadError { rejected: Rejected::Unreadable(error), .. }) if error.kind() == io::ErrorKind::NotFound => {
+    let component = match signature::read(path, &node.trust.now().publishers) {
+        Err(NotTaken::Rejected(Rejected::Unreadable(error))) if error.kind() == io::ErrorKind::NotFound => {
             return None;
         }
-        Err(LoadError { rejected, .. }) => return Some(Err(because(&rejected))),
-        Ok(component) => component,
+        Err(not_taken) => return Some(Err(because(&not_taken))),
+        Ok((component, _)) => component,
     };
     let obstacles = node.obstacles(&component);
     let Inspected { manifest, digest, .. } = component;
@@ -78,8 +82,8 @@ fn look(path: &Path, node: &Node) -> Option<Result<Release, Rejection>> {
     }))
 }
 
-fn because(rejected: &Rejected) -> Rejection {
-    Rejection { release: None, reason: rejected.to_string(), remedy: rejected.remedy() }
+fn because(not_taken: &NotTaken) -> Rejection {
+    Rejection { release: None, reason: not_taken.to_string(), remedy: not_taken.remedy() }
 }
 
 fn rejection(reason: &str, remedy: &str) -> Rejection {

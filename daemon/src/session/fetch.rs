@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use bc_proto::rules::publishing::KindSignature;
+use bc_proto::sign::{PublicKey, Signature};
 use bc_proto::wire::{Deliver, v1};
 use bc_runtime::MAX_COMPONENT_BYTES;
 use tokio::task::JoinSet;
@@ -15,7 +17,7 @@ use tonic::{Code, Status};
 use crate::gateway::chain;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
 use crate::kinds::Kinds;
-use crate::kinds::kept::Kept;
+use crate::kinds::kept::{Fetched, Kept};
 
 /// How often a fetch is tried on one session, and how long between two tries.
 const TRIES: u32 = 3;
@@ -78,12 +80,12 @@ impl Fetches {
 }
 
 /// The component's bytes, unchecked. Tries again when that may help.
-async fn fetch(channel: Channel, digest: &str) -> Result<Vec<u8>, String> {
+async fn fetch(channel: Channel, digest: &str) -> Result<Fetched, String> {
     let digest = hex::decode(digest).map_err(|error| error.to_string())?;
     let mut tried = 1;
     loop {
         match fetch_once(channel.clone(), digest.clone()).await {
-            Ok(bytes) => return Ok(bytes),
+            Ok(fetched) => return Ok(fetched),
             Err(status) if tried < TRIES && may_pass(status.code()) => {
                 tracing::debug!(status = chain(&status), "a kind was not fetched; it is tried again");
                 tried += 1;
@@ -101,17 +103,32 @@ fn may_pass(code: Code) -> bool {
     )
 }
 
-async fn fetch_once(channel: Channel, digest: Vec<u8>) -> Result<Vec<u8>, Status> {
+async fn fetch_once(channel: Channel, digest: Vec<u8>) -> Result<Fetched, Status> {
     let silent = |_| Status::deadline_exceeded("nothing came for 30 s");
     let mut client = NodeGatewayClient::new(channel);
-    let request = client.fetch_kind(v1::FetchKindRequest { digest });
+    let request = client.fetch_kind(v1::FetchKindRequest { digest: digest.clone() });
     let mut chunks = tokio::time::timeout(SILENCE, request).await.map_err(silent)??.into_inner();
-    let mut bytes = Vec::new();
+    let Fetched { mut bytes, mut signature } = Fetched::default();
     while let Some(chunk) = tokio::time::timeout(SILENCE, chunks.message()).await.map_err(silent)?? {
         if (bytes.len() + chunk.bytes.len()) as u64 > MAX_COMPONENT_BYTES {
             return Err(Status::out_of_range("it is larger than a component may be"));
         }
+        if bytes.is_empty() {
+            signature = signature_of(&digest, &chunk)?;
+        }
         bytes.extend_from_slice(&chunk.bytes);
     }
-    Ok(bytes)
+    Ok(Fetched { bytes, signature })
+}
+
+/// The signature in the first piece, if there is one.
+fn signature_of(digest: &[u8], first: &v1::KindChunk) -> Result<Option<KindSignature>, Status> {
+    if first.publisher.is_empty() && first.publisher_sig.is_empty() {
+        return Ok(None);
+    }
+    let bad = || Status::data_loss("its signature is none");
+    let publisher = first.publisher.as_slice().try_into().map_err(|_| bad())?;
+    let publisher = PublicKey::from_bytes(publisher).map_err(|_| bad())?;
+    let signature = Signature::from_slice(&first.publisher_sig).map_err(|_| bad())?;
+    Ok(Some(KindSignature { digest: hex::encode(digest), publisher, signature }))
 }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::open::{End, Open, Signals};
 pub use self::outbox::Outbox;
+use crate::capability::secrets::Exchange;
 use crate::credentials::Credentials;
 use crate::gateway::{self, Address, Verifier};
 use crate::kinds::Kinds;
@@ -45,6 +46,8 @@ pub struct Context {
     pub handle: Handle,
     /// Where the loop's frames come from.
     pub outbox: Outbox,
+    /// The way to the secrets of commands.
+    pub secrets: Exchange,
     /// The kinds that are loaded.
     pub kinds: Kinds,
     /// Those that are fetched.

@@ -72,6 +72,10 @@ impl Worker {
             role: parts.identity.role.to_string(),
         };
         let grants = parts.node.policy.grants_of(&deliver.kind);
+        let mut capabilities = parts.node.capabilities.clone();
+        if capabilities.secrets.is_none() {
+            capabilities.secrets = parts.secrets.as_ref().map(|exchange| exchange.of(&deliver));
+        }
         let run = Run {
             command_id: deliver.command.to_string(),
             node_id: deliver.node.to_string(),
@@ -80,6 +84,7 @@ impl Worker {
             grants: Arc::new(ArcSwap::from_pointee(grants)),
             journal: parts.journal.effects_of(deliver.command, attempt),
             slot,
+            capabilities,
             watcher: Arc::new(watcher),
             ..parts.node.run_of(&kind, deliver.payload, cancel)
         };

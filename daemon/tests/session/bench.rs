@@ -125,9 +125,14 @@ impl Bench {
 
     /// Starts the daemon on a machine with other capabilities.
     pub(crate) fn daemon_offering(&self, change: impl FnOnce(&mut Capabilities)) -> Daemon {
+        self.daemon_on(|node| change(&mut node.capabilities))
+    }
+
+    /// Starts the daemon on a machine that is changed before.
+    pub(crate) fn daemon_on(&self, change: impl FnOnce(&mut Node)) -> Daemon {
         let config = self.config();
         let mut node = Node::new(&config).expect("a node");
-        change(&mut node.capabilities);
+        change(&mut node);
         let stop = CancellationToken::new();
         let task = tokio::spawn(run::run_on(Arc::new(node), config, stop.clone()));
         Daemon { stop, task }

@@ -212,6 +212,8 @@ pub(crate) struct Desk {
     pub(crate) trust_bundle: Vec<u8>,
     /// What it gives for a digest.
     pub(crate) components: HashMap<Vec<u8>, Vec<u8>>,
+    /// Who signed it: the publisher's key, and the signature.
+    pub(crate) signatures: HashMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
     /// The digests that were asked for.
     pub(crate) fetches: Vec<Vec<u8>>,
     /// How long its certificates hold; `None` for as good as ever.
@@ -289,15 +291,17 @@ impl rpc::node_gateway_server::NodeGateway for Served {
     ) -> Result<Response<Self::FetchKindStream>, Status> {
         assert!(request.peer_certs().is_some(), "only nodes get components");
         let digest = request.into_inner().digest;
-        let found = {
+        let (found, (mut publisher, mut publisher_sig)) = {
             let mut desk = self.desk();
             desk.fetches.push(digest.clone());
-            desk.components.get(&digest).cloned().ok_or_else(|| Status::not_found("no such kind"))?
+            let found = desk.components.get(&digest).cloned().ok_or_else(|| Status::not_found("no such kind"))?;
+            (found, desk.signatures.get(&digest).cloned().unwrap_or_default())
         };
         let (chunks, stream) = mpsc::channel(1);
         tokio::spawn(async move {
             for chunk in found.chunks(64 * 1024) {
-                if chunks.send(Ok(v1::KindChunk { bytes: chunk.to_vec(), ..v1::KindChunk::default() })).await.is_err() {
+                let (publisher, publisher_sig) = (std::mem::take(&mut publisher), std::mem::take(&mut publisher_sig));
+                if chunks.send(Ok(v1::KindChunk { bytes: chunk.to_vec(), publisher, publisher_sig })).await.is_err() {
                     return;
                 }
             }

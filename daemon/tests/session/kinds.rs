@@ -3,6 +3,11 @@
 use std::fs;
 
 use bc_daemon::kinds::HELD;
+use bc_daemon::kinds::signature;
+use bc_daemon::trust::Trust;
+use bc_proto::rules::publishing::KindSignature;
+use bc_proto::rules::trust::{Publisher, SignedBundle, TrustBundle};
+use bc_proto::sign::SecretKey;
 use bc_proto::wire::Report;
 use serde_json::json;
 
@@ -91,5 +96,80 @@ async fn what_is_not_to_be_had_is_refused_and_holds_nobody_up() {
     assert_eq!(gateway.desk().fetches.len(), 3);
     link.deliver(&noop(5)).await;
     assert_eq!(link.whole_run(5).await.report, Report::Succeeded);
+    daemon.stop().await;
+}
+
+fn publisher(seed: u8) -> SecretKey {
+    SecretKey::from_seed([seed; 32])
+}
+
+/// Lets a node trust these publishers from now on.
+fn publishers(trust: &Trust, version: u64, seeds: &[u8]) {
+    let publishers = seeds.iter().map(|&seed| Publisher { name: seed.to_string(), key: publisher(seed).public() });
+    let bundle = TrustBundle { version, publishers: publishers.collect(), ..TrustBundle::NONE };
+    assert!(trust.offer(SignedBundle { bundle, signatures: Vec::new() }).expect("it is newer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promise_28_a_node_takes_no_kind_that_no_publisher_signed() {
+    let bench = Bench::new();
+    // No parser gets to the end of it.
+    fs::write(bench.path("plugins").join("broken.wasm"), b"\0asm\x0d\0\x01\0 junk").expect("it is written");
+    let mut gateway = bench.gateway().await;
+    bench.join(&[&gateway]).await;
+    let bytes = component(NOOP);
+    let at = hex::decode(digest(&bytes)).expect("hex");
+    gateway.desk().components.insert(at.clone(), bytes.clone());
+    let trust = Trust::default();
+    publishers(&trust, 1, &[1]);
+    let start = || bench.daemon_on(|node| node.trust = trust.clone());
+    let daemon = start();
+    let link = gateway.link().await;
+    assert_eq!(link.hello.kinds, [], "the plugin directory holds none that is signed");
+    let mut link = link.welcome(1, 1).await;
+    let by = |seed| KindSignature::sign(&digest(&bytes), &publisher(seed));
+    let stolen = KindSignature { publisher: publisher(1).public(), ..by(2) };
+    let forged = [None, Some(by(2)), Some(stolen)];
+    for (seq, signed) in (1..).zip(forged) {
+        let pair = signed.map(|it| (it.publisher.as_bytes().to_vec(), it.signature.as_bytes().to_vec()));
+        gateway.desk().signatures.insert(at.clone(), pair.unwrap_or_default());
+        link.deliver(&noop(seq)).await;
+        let answer = link.report(seq).await;
+        assert_eq!((answer.report, answer.reason.as_str()), (Report::Rejected, "KIND_UNAVAILABLE"), "{seq}");
+    }
+    assert!(!bench.state_dir().join("kinds").exists(), "nothing is kept of it");
+
+    let good = by(1);
+    let pair = (good.publisher.as_bytes().to_vec(), good.signature.as_bytes().to_vec());
+    gateway.desk().signatures.insert(at.clone(), pair);
+    link.deliver(&noop(4)).await;
+    assert_eq!(link.whole_run(4).await.report, Report::Succeeded);
+    daemon.stop().await;
+    link.over().await;
+
+    // It was kept with its signature.
+    let fetches = gateway.desk().fetches.len();
+    let daemon = start();
+    let mut link = gateway.link().await.welcome(2, 5).await;
+    link.deliver(&noop(5)).await;
+    assert_eq!(link.whole_run(5).await.report, Report::Succeeded);
+    assert_eq!(gateway.desk().fetches.len(), fetches, "it came from the disk");
+
+    // A publisher who is trusted no more: their kinds take no new commands, although they are loaded.
+    publishers(&trust, 2, &[2]);
+    link.deliver(&noop(6)).await;
+    let answer = link.report(6).await;
+    assert_eq!((answer.report, answer.reason.as_str()), (Report::Rejected, "KIND_UNAVAILABLE"));
+    publishers(&trust, 3, &[1]);
+    link.deliver(&noop(7)).await;
+    assert_eq!(link.whole_run(7).await.report, Report::Succeeded);
+    daemon.stop().await;
+    link.over().await;
+
+    // The plugin directory takes a signature as a file beside the component.
+    let file = bench.path("plugins").join(NOOP).with_added_extension("wasm");
+    fs::write(signature::file(&file), serde_json::to_vec(&good).expect("JSON")).expect("it is written");
+    let daemon = start();
+    assert_eq!(gateway.link().await.hello.kinds.len(), 1);
     daemon.stop().await;
 }

@@ -129,6 +129,7 @@ impl Bench {
         let (said, heard) = mpsc::unbounded_channel();
         let parts = Parts {
             trust: Trust::default(),
+            secrets: None,
             node: Arc::clone(&self.node),
             identity: Identity { node: node_id(), incarnation: 1, role: Role::Host, boot: "boot-1".into() },
             kinds: self.kinds.clone(),

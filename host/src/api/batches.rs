@@ -22,6 +22,7 @@ use super::types::{
 use super::{App, commands, cursor};
 use crate::batches::{self, Created, NotApproved, NotRejected, Proposal, Refused};
 use crate::bus::Signal;
+use crate::registry::quorum;
 use crate::store;
 use crate::store::batches::{Batch, Received, State as Stands};
 use crate::store::unix_ms;
@@ -56,6 +57,7 @@ pub(super) async fn create(
     let nodes = leaves(&mut rules, &ask.scope);
     rules.check()?;
     caller.on_tenant(BATCHES_CREATE, tenant)?;
+    let named: Vec<NodeId> = nodes.iter().flatten().copied().collect();
     let kinds: Vec<String> =
         ask.scope.iter().map(|leaf| leaf.kind.clone()).collect::<BTreeSet<_>>().into_iter().collect();
     let proposal = Proposal {
@@ -70,9 +72,11 @@ pub(super) async fn create(
     let mut tx = app.pool.begin().await?;
     // A retry finds its batch though a node was deleted meanwhile.
     if store::batches::find_by_key(&mut tx, tenant, &proposal.idempotency_key).await?.is_none() {
-        let (known_nodes, known_kinds) = store::batches::known(&mut tx, tenant, &nodes, &kinds).await?;
+        let (known_nodes, known_kinds) = store::batches::known(&mut tx, tenant, &named, &kinds).await?;
         let mut rules = Rules::default();
         for (at, (leaf, node)) in proposal.scope.iter().zip(&nodes).enumerate() {
+            // What it does is not for a node, and the component may be registered later.
+            let Some(node) = node else { continue };
             let is_seen = known_nodes.contains(node) && caller.may(NODES_READ, &format!("compute-node/{node}"));
             rules.rule(is_seen, &format!("scope[{at}].subject"), "must be a node of the tenant");
             rules.rule(known_kinds.contains(&leaf.kind), &format!("scope[{at}].kind"), "must be a registered kind");
@@ -96,8 +100,8 @@ pub(super) async fn create(
     answer(&app, batch).await
 }
 
-/// Checks the leaves' form; answers their nodes, in their order.
-fn leaves(rules: &mut Rules, scope: &[BatchLeaf]) -> Vec<NodeId> {
+/// Checks the leaves' form; answers their nodes, in their order. One that activates a kind has none.
+fn leaves(rules: &mut Rules, scope: &[BatchLeaf]) -> Vec<Option<NodeId>> {
     let holds = (1..=MAX_LEAVES).contains(&scope.len());
     rules.rule(holds, "scope", format!("must have 1 to {MAX_LEAVES} leaves, but has {}", scope.len()));
     let mut nodes = Vec::new();
@@ -107,9 +111,24 @@ fn leaves(rules: &mut Rules, scope: &[BatchLeaf]) -> Vec<NodeId> {
     let mut within = Rules::default();
     let mut seen = HashSet::new();
     for (at, leaf) in scope.iter().enumerate() {
-        nodes.push(within.id(&format!("scope[{at}].subject"), &leaf.subject));
-        let is_name = (1..=64).contains(&leaf.kind.len()) && leaf.kind.bytes().all(|byte| byte.is_ascii_graphic());
-        within.rule(is_name, &format!("scope[{at}].kind"), "must be a kind's name, such as node.reboot");
+        let is_name = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+        if leaf.kind == quorum::ACTIVATE {
+            nodes.push(None);
+            within.rule(
+                is_name(&leaf.subject),
+                &format!("scope[{at}].subject"),
+                "must be the name of the kind to activate",
+            );
+            let names_one = leaf.payload_sha256.is_some();
+            within.rule(
+                names_one,
+                &format!("scope[{at}].payloadSha256"),
+                "must be the digest of the component to activate",
+            );
+        } else {
+            nodes.push(Some(within.id(&format!("scope[{at}].subject"), &leaf.subject)));
+        }
+        within.rule(is_name(&leaf.kind), &format!("scope[{at}].kind"), "must be a kind's name, such as node.reboot");
         let is_hash =
             |text: &String| text.len() == 64 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
         let is_hash = leaf.payload_sha256.as_ref().is_none_or(is_hash);

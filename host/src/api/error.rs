@@ -29,6 +29,13 @@ impl Failure {
         self
     }
 
+    /// With a stable word for why, beside the particulars that it has.
+    #[must_use]
+    pub fn because(mut self, reason: &str) -> Self {
+        self.0.details["reason"] = reason.into();
+        self
+    }
+
     /// What does not exist, or not for the caller.
     pub fn not_found(what: &str, id: impl std::fmt::Display) -> Self {
         Self::new(Code::NotFound, format!("there is no {what} {id}"))

@@ -10,6 +10,7 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod permissions;
+mod publishing;
 mod specs;
 mod tokens;
 
@@ -96,6 +97,7 @@ impl Api {
             cache_dir: std::path::PathBuf::new(),
             pki,
             serves_api: true,
+            secrets_dir: None,
         };
         let app = App::new(Parts {
             pool: fleet.pool.clone(),

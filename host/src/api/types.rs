@@ -6,6 +6,7 @@
 
 mod batches;
 mod certificates;
+mod kinds;
 mod reservations;
 mod specs;
 
@@ -18,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 pub use self::batches::*;
 pub use self::certificates::*;
+pub use self::kinds::*;
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 
@@ -348,6 +350,9 @@ pub struct Kind {
     pub roles: Vec<String>,
     /// The manifest that stands in the component.
     pub manifest: Value,
+    /// The key of the publisher who signed it, hexadecimal; absent for one that is not signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
     /// When it was registered.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
@@ -362,7 +367,7 @@ pub struct ListKinds {
     pub all: bool,
 }
 
-/// `kinds.get`, `kinds.activate` and `kinds.retire`: by name (its active component) or by digest.
+/// `kinds.get` and `kinds.retire`: by name (its active component) or by digest.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KindRef {
@@ -385,6 +390,18 @@ pub struct RegisterKind {
     /// Let `commands.run` accept it. Absent: as the active version; the four built-in names always are, `gpu.reset` never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exposed: Option<bool>,
+    /// The publisher's key, 64 hexadecimal digits; goes with `signature`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
+    /// The publisher's signature of the component's SHA-256, 128 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// As in `kinds.activate`.
+    #[serde(default)]
+    pub accept_wider: bool,
+    /// As in `kinds.activate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_id: Option<String>,
 }
 
 /// `tokens.create`.

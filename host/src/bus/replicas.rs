@@ -43,6 +43,7 @@ struct Gathered {
     spec: HashSet<NodeId>,
     events: bool,
     trust: bool,
+    secret: bool,
     progress: HashMap<CommandId, Progress>,
 }
 
@@ -61,6 +62,7 @@ impl Outgoing {
             }
             Signal::Events => gathered.events = true,
             Signal::TrustChanged => gathered.trust = true,
+            Signal::Secret => gathered.secret = true,
             Signal::Progress(progress) if gathered.progress.len() < MAX_PROGRESS => {
                 gathered.progress.insert(progress.command_id, progress.clone());
             }
@@ -82,6 +84,7 @@ impl Outgoing {
         gathered.spec.extend(told.spec);
         gathered.events |= told.events;
         gathered.trust |= told.trust;
+        gathered.secret |= told.secret;
         for (command, progress) in told.progress {
             gathered.progress.entry(command).or_insert(progress);
         }
@@ -102,6 +105,8 @@ struct Message {
     events: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     trust: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    secret: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     progress: Vec<Progress>,
 }
@@ -113,13 +118,14 @@ impl Gathered {
             && self.spec.is_empty()
             && !self.events
             && !self.trust
+            && !self.secret
             && self.progress.is_empty()
     }
 
     /// As few payloads as hold it.
     fn payloads(&self, from: &str) -> Vec<String> {
         let empty = || Message { from: from.to_owned(), ..Message::default() };
-        let mut messages = vec![Message { events: self.events, trust: self.trust, ..empty() }];
+        let mut messages = vec![Message { events: self.events, trust: self.trust, secret: self.secret, ..empty() }];
         let (overhead, mut bytes) = (from.len() + 96, from.len() + 96);
         let mut room = |messages: &mut Vec<Message>, needed: usize| {
             if bytes + needed > MAX_PAYLOAD {
@@ -247,6 +253,9 @@ fn pass_on(bus: &Bus, message: Message) {
     }
     if message.trust {
         bus.tell_here(Signal::TrustChanged);
+    }
+    if message.secret {
+        bus.tell_here(Signal::Secret);
     }
     for progress in message.progress {
         bus.tell_here(Signal::Progress(progress));

@@ -10,8 +10,9 @@ use futures_util::{Stream, StreamExt, stream};
 use sqlx::PgPool;
 use tonic::Status;
 
+use crate::store::Error;
+use crate::store::components::{self, Component};
 use crate::store::kinds::Digest;
-use crate::store::{Error, components};
 
 /// The size of a piece: one is well below every limit of a message.
 const CHUNK: usize = 64 * 1_024;
@@ -19,18 +20,18 @@ const CHUNK: usize = 64 * 1_024;
 /// The components that are being sent.
 #[derive(Default)]
 pub(super) struct Components {
-    present: Mutex<HashMap<Digest, Weak<Vec<u8>>>>,
+    present: Mutex<HashMap<Digest, Weak<Component>>>,
     /// One is read at a time: the next may find it there.
     reading: tokio::sync::Mutex<()>,
 }
 
 impl Components {
-    fn present(&self, digest: &Digest) -> Option<Arc<Vec<u8>>> {
+    fn present(&self, digest: &Digest) -> Option<Arc<Component>> {
         self.present.lock().unwrap_or_else(PoisonError::into_inner).get(digest).and_then(Weak::upgrade)
     }
 
     /// The component with a digest.
-    pub(super) async fn find(&self, pool: &PgPool, digest: Digest) -> Result<Option<Arc<Vec<u8>>>, Error> {
+    pub(super) async fn find(&self, pool: &PgPool, digest: Digest) -> Result<Option<Arc<Component>>, Error> {
         if let Some(component) = self.present(&digest) {
             return Ok(Some(component));
         }
@@ -48,9 +49,14 @@ impl Components {
 }
 
 /// A component in pieces.
-pub(super) fn pieces(component: Arc<Vec<u8>>) -> impl Stream<Item = Result<KindChunk, Status>> + Send + 'static {
-    stream::iter((0..component.len()).step_by(CHUNK)).map(move |at| {
-        let end = (at + CHUNK).min(component.len());
-        Ok(KindChunk { bytes: component[at..end].to_vec(), ..KindChunk::default() })
+pub(super) fn pieces(component: Arc<Component>) -> impl Stream<Item = Result<KindChunk, Status>> + Send + 'static {
+    stream::iter((0..component.bytes.len()).step_by(CHUNK)).map(move |at| {
+        let end = (at + CHUNK).min(component.bytes.len());
+        let signature = component.signature.as_ref().filter(|_| at == 0);
+        Ok(KindChunk {
+            bytes: component.bytes[at..end].to_vec(),
+            publisher: signature.map(|it| it.publisher.as_bytes().to_vec()).unwrap_or_default(),
+            publisher_sig: signature.map(|it| it.signature.as_bytes().to_vec()).unwrap_or_default(),
+        })
     })
 }

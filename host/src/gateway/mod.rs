@@ -17,6 +17,7 @@ mod fetch;
 mod greeter;
 mod join;
 mod looker;
+mod secrets;
 mod service;
 mod session;
 mod sessions;

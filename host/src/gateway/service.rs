@@ -62,8 +62,9 @@ impl NodeGateway for Service {
         self.gateway.renew(caller, request.get_ref()).await.map(Response::new)
     }
 
-    async fn exchange_secret(&self, _: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
-        Err(Status::unimplemented("there are no secrets yet"))
+    async fn exchange_secret(&self, request: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
+        let caller = caller(&request)?;
+        self.gateway.exchange_secret(caller, request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -4,6 +4,7 @@
 //! most [`MAX_LOADED`] of them, and nothing but time is lost when one is dropped.
 
 pub mod examine;
+pub mod quorum;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,7 +105,7 @@ impl Registry {
     async fn load(&self, pool: &PgPool, digest: Digest) -> Result<Kind, Error> {
         let component = {
             let mut db = pool.acquire().await.map_err(store::Error::from)?;
-            components::find(&mut db, digest).await?.ok_or(Error::Unknown)?
+            components::find(&mut db, digest).await?.ok_or(Error::Unknown)?.bytes
         };
         if canonical::sha256_hex(&component) != hex::encode(digest) {
             return Err(Error::WrongDigest);

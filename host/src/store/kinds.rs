@@ -4,6 +4,8 @@
 //! active, and a version means one component for good.
 
 use bc_proto::manifest::Manifest;
+use bc_proto::rules::publishing::KindSignature;
+use bc_proto::sign::{PublicKey, Signature};
 use serde_json::Value;
 use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
@@ -34,6 +36,8 @@ pub struct Kind {
     pub traits: Vec<String>,
     /// The manifest, as JSON.
     pub manifest: Value,
+    /// Its publisher's signature; `None` for one that is not signed.
+    pub signature: Option<KindSignature>,
     /// When it was registered.
     pub created_at: OffsetDateTime,
 }
@@ -49,6 +53,8 @@ pub struct NewKind<'a> {
     pub component: &'a [u8],
     /// Whether `commands.run` is to accept it; `None` leaves that as it is: for a new one, as the active one of its name has it.
     pub is_exposed: Option<bool>,
+    /// Its publisher's signature, verified; `None` leaves what is there.
+    pub signature: Option<&'a KindSignature>,
 }
 
 /// What became of a component.
@@ -86,6 +92,9 @@ pub async fn register(db: &mut PgConnection, kind: NewKind<'_>, now: OffsetDateT
             if let Some(is_exposed) = kind.is_exposed {
                 expose(db, kind.digest, is_exposed).await?;
             }
+            if let Some(signature) = kind.signature {
+                sign(db, kind.digest, signature).await?;
+            }
             return Ok(Registration::Existing);
         }
         None => {}
@@ -99,6 +108,18 @@ async fn expose(db: &mut PgConnection, digest: Digest, is_exposed: bool) -> Resu
     Ok(())
 }
 
+async fn sign(db: &mut PgConnection, digest: Digest, signature: &KindSignature) -> Result<(), Error> {
+    sqlx::query!(
+        "update kinds set publisher = $2, publisher_sig = $3 where digest = $1",
+        &digest[..],
+        &signature.publisher.as_bytes()[..],
+        &signature.signature.as_bytes()[..],
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
 async fn insert(db: &mut PgConnection, kind: NewKind<'_>, status: &str, now: OffsetDateTime) -> Result<(), Error> {
     let manifest = kind.manifest;
     let traits: Vec<String> = manifest.traits.iter().map(|&it| code::trait_of_kind(it).to_owned()).collect();
@@ -106,10 +127,12 @@ async fn insert(db: &mut PgConnection, kind: NewKind<'_>, status: &str, now: Off
     let timeout_ms = u64::try_from(manifest.timeout.0.as_millis()).unwrap_or(u64::MAX);
     sqlx::query!(
         "insert into kinds (digest, name, version, lane, timeout_ms, traits, manifest, component, status, created_at,
-                            exposed)
-         values ($1, $2, $3, $4::text::lane, $5, $6, $7, $8, $9::text::kind_status, $10,
-                 coalesce($11, (select exposed from kinds where name = $2 and status = 'active'), false))
-         on conflict (digest) do update set status = excluded.status",
+                            exposed, publisher, publisher_sig, activated_at)
+         values ($1, $2, $3, $4::text::lane, $5, $6, $7, $8, $9::text::kind_status, $10::timestamptz,
+                 coalesce($11, (select exposed from kinds where name = $2 and status = 'active'), false),
+                 $12, $13, case when $9 = 'active' then $10::timestamptz end)
+         on conflict (digest) do update
+         set status = excluded.status, activated_at = coalesce(excluded.activated_at, kinds.activated_at)",
         &kind.digest[..],
         manifest.name,
         manifest.version.to_string(),
@@ -121,6 +144,8 @@ async fn insert(db: &mut PgConnection, kind: NewKind<'_>, status: &str, now: Off
         status,
         now,
         kind.is_exposed,
+        kind.signature.map(|it| it.publisher.as_bytes().to_vec()),
+        kind.signature.map(|it| it.signature.as_bytes().to_vec()),
     )
     .execute(db)
     .await?;
@@ -137,7 +162,7 @@ pub async fn activate(
     now: OffsetDateTime,
 ) -> Result<(), Error> {
     retire_others(db, &manifest.name, digest).await?;
-    insert(db, NewKind { digest, manifest, component, is_exposed: None }, "active", now).await
+    insert(db, NewKind { digest, manifest, component, is_exposed: None, signature: None }, "active", now).await
 }
 
 async fn retire_others(db: &mut PgConnection, name: &str, digest: Digest) -> Result<(), Error> {
@@ -152,12 +177,30 @@ async fn retire_others(db: &mut PgConnection, name: &str, digest: Digest) -> Res
 }
 
 /// Makes a registered component the active one of its name, and retires the one that was. The name is locked.
-pub async fn switch(db: &mut PgConnection, name: &str, digest: Digest) -> Result<(), Error> {
+pub async fn switch(db: &mut PgConnection, name: &str, digest: Digest, now: OffsetDateTime) -> Result<(), Error> {
     retire_others(db, name, digest).await?;
-    sqlx::query!("update kinds set status = 'active' where name = $1 and digest = $2", name, &digest[..])
-        .execute(db)
-        .await?;
+    sqlx::query!(
+        "update kinds set status = 'active', activated_at = case when status = 'active' then activated_at else $3 end
+         where name = $1 and digest = $2",
+        name,
+        &digest[..],
+        now,
+    )
+    .execute(db)
+    .await?;
     Ok(())
+}
+
+/// The manifest of the component that is in service for a name, or was last, other than this one. The name is locked.
+pub async fn in_service(db: &mut PgConnection, name: &str, other_than: Digest) -> Result<Option<Value>, Error> {
+    Ok(sqlx::query_scalar!(
+        "select manifest from kinds where name = $1 and digest <> $2 and activated_at is not null
+         order by status = 'active' desc, activated_at desc limit 1",
+        name,
+        &other_than[..],
+    )
+    .fetch_optional(db)
+    .await?)
 }
 
 /// Retires an active component: no new commands, those bound to it still run. Any other stays as it is.
@@ -183,7 +226,7 @@ pub async fn find(db: &mut PgConnection, name: Option<&str>, digest: Option<Dige
     let row = sqlx::query_as!(
         Row,
         r#"select digest, name, version, status::text as "status!", exposed, lane::text as "lane!", timeout_ms, traits,
-             manifest, created_at
+             manifest, created_at, publisher, publisher_sig
            from kinds
            where ($1::text is null or name = $1) and ($2::bytea is null and status = 'active' or digest = $2)"#,
         name,
@@ -199,7 +242,7 @@ pub async fn list(db: &mut PgConnection, with_inactive: bool) -> Result<Vec<Kind
     let rows = sqlx::query_as!(
         Row,
         r#"select digest, name, version, status::text as "status!", exposed, lane::text as "lane!", timeout_ms, traits,
-             manifest, created_at
+             manifest, created_at, publisher, publisher_sig
            from kinds where $1 or status = 'active' order by name, created_at desc, digest"#,
         with_inactive,
     )
@@ -219,6 +262,22 @@ struct Row {
     traits: Vec<String>,
     manifest: Value,
     created_at: OffsetDateTime,
+    publisher: Option<Vec<u8>>,
+    publisher_sig: Option<Vec<u8>>,
+}
+
+/// What the two columns of a signature hold.
+pub(crate) fn signature_of(
+    digest: &[u8],
+    publisher: Option<Vec<u8>>,
+    signature: Option<Vec<u8>>,
+) -> Result<Option<KindSignature>, Error> {
+    let (Some(publisher), Some(signature)) = (publisher, signature) else { return Ok(None) };
+    let digest = hex::encode(digest);
+    let publisher = publisher.try_into().ok().and_then(|bytes| PublicKey::from_bytes(bytes).ok());
+    let publisher = publisher.ok_or_else(|| corrupt("kinds", "publisher", &digest))?;
+    let signature = Signature::from_slice(&signature).map_err(|_| corrupt("kinds", "publisher_sig", &digest))?;
+    Ok(Some(KindSignature { digest, publisher, signature }))
 }
 
 impl TryFrom<Row> for Kind {
@@ -227,6 +286,7 @@ impl TryFrom<Row> for Kind {
     fn try_from(row: Row) -> Result<Self, Error> {
         let named = format!("{} {}", row.name, row.version);
         Ok(Self {
+            signature: signature_of(&row.digest, row.publisher, row.publisher_sig)?,
             digest: row.digest.try_into().map_err(|_| corrupt("kinds", "digest", &named))?,
             timeout_ms: unsigned("kinds", "timeout_ms", &named, row.timeout_ms)?,
             name: row.name,

@@ -15,7 +15,7 @@ use super::approval::Policy;
 use crate::batch::Leaf;
 use crate::canonical;
 use crate::manifest::Trait;
-use crate::sign::body::{CancelBody, CommandBody, RootSignature, SpecBody};
+use crate::sign::body::{CancelBody, CommandBody, RootSignature, SealedSecretBody, SpecBody};
 use crate::sign::{self, PublicKey, SecretKey, WorkerSignature};
 use crate::wire::Deliver;
 
@@ -243,6 +243,16 @@ impl TrustBundle {
     pub fn spec(
         &self,
         body: &SpecBody<'_>,
+        signature: Option<&WorkerSignature>,
+        now_ms: u64,
+    ) -> Result<(), sign::Error> {
+        self.by_worker(body, signature, now_ms)
+    }
+
+    /// Whether the control plane sealed a secret, for exactly what was asked for.
+    pub fn sealed_secret(
+        &self,
+        body: &SealedSecretBody<'_>,
         signature: Option<&WorkerSignature>,
         now_ms: u64,
     ) -> Result<(), sign::Error> {

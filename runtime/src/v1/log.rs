@@ -41,14 +41,15 @@ impl Host for RunState {
     async fn write(&mut self, level: Level, target: String, message: String, fields: String) -> wasmtime::Result<()> {
         let gate = &mut self.gate;
         if gate.log.take(target.len() + message.len() + fields.len()) {
-            gate.watcher.log(level, &target, &message, &fields);
+            let known = &gate.known;
+            gate.watcher.log(level, &known.text(&target), &known.text(&message), &known.text(&fields));
         }
         gate.pass(Call::ambient("log", "write"), || json!({}), None, async {}).await
     }
 
     async fn panicked(&mut self, message: String) -> wasmtime::Result<()> {
         // Bounded by the host call's own limit; the newest counts.
-        self.gate.last_words = Some(message);
+        self.gate.last_words = Some(self.gate.known.text(&message).into_owned());
         self.gate.pass(Call::ambient("log", "panicked"), || json!({}), None, async {}).await
     }
 }

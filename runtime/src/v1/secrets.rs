@@ -14,6 +14,11 @@ impl Host for RunState {
         let named = secret_ref.clone();
         let call = Call { secret: true, ..Call::read("secrets", "get", Need::Secret(&named)) };
         let args = json!({ "secretRef": secret_ref });
-        self.gate.ask(call, args, None, secrets, move |secrets| secrets.get(&secret_ref)).await
+        let answer = self.gate.ask(call, args, None, secrets, move |secrets| secrets.get(&secret_ref)).await?;
+        if let Ok(value) = &answer {
+            // From here on the guest has it.
+            self.gate.known.add(&named, value);
+        }
+        Ok(answer)
     }
 }

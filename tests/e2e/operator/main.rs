@@ -11,6 +11,7 @@ mod kinds;
 mod nodes;
 mod outcomes;
 mod reading;
+mod secrets;
 mod specs;
 mod tls;
 mod tokens;

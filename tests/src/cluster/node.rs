@@ -50,7 +50,7 @@ impl Node {
         let text = |path: &Path| toml::Value::from(path.to_str().expect("paths of tests are text")).to_string();
         let config = format!(
             "root = {}\nstate-dir = {}\nplugin-dir = {}\ncache-dir = {}\nboot-id-file = {}\nkernel-log = {{ file = {} }}\n\
-             gateways = {}\nstop-grace = '1s'\n[nvml]\nlibrary = {}\n[grants.'test.*']\nnvml = {{}}\n",
+             gateways = {}\nstop-grace = '1s'\n[nvml]\nlibrary = {}\n[grants.'test.*']\nnvml = {{}}\nsecrets = {{ refs = ['test.*'] }}\n",
             text(folder),
             text(&node.path("state")),
             text(&node.path("plugins")),

@@ -56,6 +56,11 @@ impl Replica {
         format!("https://127.0.0.1:{}", self.gateway_port)
     }
 
+    /// Where the values of secrets are, `<tenant>/<reference>`; all replicas have the same.
+    pub fn secrets_dir(&self) -> PathBuf {
+        self.state_dir.join("secrets")
+    }
+
     /// Its process.
     ///
     /// # Panics
@@ -96,7 +101,7 @@ impl Replica {
         self.kill();
         let mut command = programs::command("better-compute");
         command.args(["server", "--database-url", &self.database_url, "--replica", &self.name, "--drain", "1s"]);
-        command.arg("--state-dir").arg(&self.state_dir);
+        command.arg("--state-dir").arg(&self.state_dir).arg("--secrets-dir").arg(self.secrets_dir());
         command.args(["--api-listen", &format!("127.0.0.1:{}", self.api_port)]);
         command.args(["--gateway-listen", &format!("127.0.0.1:{}", self.gateway_port), "--gateway-host", "127.0.0.1"]);
         if self.settings.exists() {

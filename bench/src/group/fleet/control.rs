@@ -80,6 +80,7 @@ impl Control {
                 cache_dir: folder.join(format!("{name}-cache")),
                 pki: bc_host::trust::Settings::default(),
                 serves_api: true,
+                secrets_dir: None,
             };
             let own =
                 PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;
@@ -89,7 +90,7 @@ impl Control {
             replicas.push(Replica { client: Arc::new(client), gateway, task });
         }
         let control = Self { tenant: tenant.to_string(), replicas, pool, stop };
-        let query = RegisterKind { activate: true, exposed: Some(true) };
+        let query = RegisterKind { activate: true, exposed: Some(true), ..RegisterKind::default() };
         control.client(0).register(&query, std::fs::read(kind)?).await.map(|_: Kind| ())?;
         Ok(control)
     }

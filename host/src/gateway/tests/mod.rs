@@ -5,6 +5,7 @@ mod desired;
 mod identity;
 mod join;
 mod replicas;
+mod secrets;
 mod session;
 
 use std::net::SocketAddr;

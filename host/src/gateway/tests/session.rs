@@ -1,9 +1,12 @@
 //! Sessions of one replica.
 
 use bc_proto::manifest::Lane;
+use bc_proto::rules::publishing::KindSignature;
+use bc_proto::sign::SecretKey;
 use futures_util::StreamExt;
 
 use super::*;
+use crate::store::components::Component;
 
 async fn started() -> (Site, Replica, Machine, Digest) {
     let site = Site::new().await;
@@ -247,10 +250,16 @@ async fn a_component_is_fetched_by_its_digest() {
         let status = client.fetch_kind(v1::FetchKindRequest { digest }).await.expect_err("a refusal");
         assert_eq!(status.code(), code);
     }
-    let long = Arc::new((0..200_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
-    let sent: Vec<_> = fetch::pieces(long.clone()).map(|piece| piece.expect("a piece").bytes).collect().await;
-    assert!(sent.iter().all(|piece| piece.len() <= 64 * 1_024));
-    assert_eq!(sent.concat(), *long);
+    let bytes: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    let publisher = SecretKey::from_seed([1; 32]);
+    let signature = KindSignature::sign(&bc_proto::canonical::sha256_hex(&bytes), &publisher);
+    let long = Arc::new(Component { bytes: bytes.clone(), signature: Some(signature.clone()) });
+    let sent: Vec<_> = fetch::pieces(long).map(|piece| piece.expect("a piece")).collect().await;
+    assert!(sent.iter().all(|piece| piece.bytes.len() <= 64 * 1_024));
+    assert_eq!(sent[0].publisher, publisher.public().as_bytes());
+    assert_eq!(sent[0].publisher_sig, signature.signature.as_bytes());
+    assert!(sent[1..].iter().all(|piece| piece.publisher.is_empty() && piece.publisher_sig.is_empty()));
+    assert_eq!(sent.into_iter().flat_map(|piece| piece.bytes).collect::<Vec<_>>(), bytes);
 }
 
 #[tokio::test]
