@@ -173,8 +173,8 @@ pub async fn join(arguments: &Join) -> Result<Joined, Error> {
         document => {
             let signed: SignedBundle =
                 serde_json::from_slice(document).map_err(|error| bad(&format!("its trust bundle is none: {error}")))?;
-            let taken = signed.clone().accept(&TrustBundle::NONE);
-            taken.map_err(|error| bad(&format!("its trust bundle cannot be believed: {error}")))?;
+            let believed = signed.clone().accept(&TrustBundle::NONE);
+            believed.map_err(|error| bad(&format!("its trust bundle cannot be believed: {error}")))?;
             Some(signed)
         }
     };

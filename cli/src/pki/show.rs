@@ -103,7 +103,7 @@ fn facts(path: &str, value: &Value, lines: &mut Vec<String>) {
         Value::Null => {}
         Value::Object(fields) => fields.iter().for_each(|(key, value)| facts(&below(key), value, lines)),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(at, item)| facts(&below(&at.to_string()), item, lines))
+            items.iter().enumerate().for_each(|(at, item)| facts(&below(&at.to_string()), item, lines));
         }
         Value::String(text) => lines.push(format!("{path}: {text}")),
         other => lines.push(format!("{path}: {other}")),

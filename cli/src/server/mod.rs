@@ -141,10 +141,7 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
     let authority =
         authority::open(state_dir, shell::random(), shell::now())?.with_node_validity(decided.node_validity);
     let pool = database.connect().await?;
-    let api = match decided.config.serves_api {
-        true => Some(bind(decided.api_listen, "the API").await?),
-        false => None,
-    };
+    let api = if decided.config.serves_api { Some(bind(decided.api_listen, "the API").await?) } else { None };
     let listeners = Listeners {
         api,
         api_tls: decided.api_tls.as_ref().map(acceptor).transpose()?,

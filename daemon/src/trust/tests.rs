@@ -20,6 +20,8 @@ fn signed(version: u64, roots: &[u8], by: u8) -> SignedBundle {
     SignedBundle::sign(TrustBundle { version, roots, ..TrustBundle::NONE }, &[&root(by)])
 }
 
+type Damage = fn(&Joined);
+
 /// A state directory with an identity that was told this.
 struct Joined {
     folder: TempDir,
@@ -98,7 +100,7 @@ fn a_bundle_that_is_refused_changes_nothing_here_nor_on_the_disk() {
 
 #[test]
 fn a_damaged_missing_or_old_file_takes_nothing_until_a_known_root_says_it_again() {
-    let damage: [(&str, fn(&Joined)); 5] = [
+    let damage: [(&str, Damage); 5] = [
         ("gone", |node| fs::remove_file(node.file()).expect("it was there")),
         ("empty", |node| fs::write(node.file(), "").expect("written")),
         ("one digit changed", |node| {

@@ -73,9 +73,9 @@ async fn request(
     command: CommandId,
     now: OffsetDateTime,
 ) -> Result<Option<State>, Error> {
-    let signed = signer.sign(&CancelBody { command, node }, now);
-    let worker = match &signed {
-        Some(signed) => Some(worker_keys::id(db, &signed.worker, now).await?),
+    let made = signer.sign(&CancelBody { command, node }, now);
+    let worker = match &made {
+        Some(made) => Some(worker_keys::id(db, &made.worker, now).await?),
         None => None,
     };
     let state = sqlx::query_scalar!(
@@ -85,7 +85,7 @@ async fn request(
            returning f.state::text as "state!""#,
         command.uuid(),
         now,
-        signed.map(|signed| signed.signature.as_bytes().to_vec()),
+        made.map(|made| made.signature.as_bytes().to_vec()),
         worker,
     )
     .fetch_optional(db)

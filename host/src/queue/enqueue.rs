@@ -95,20 +95,20 @@ pub async fn enqueue_many(
     let mut columns = Columns::of(commands);
     let mut outcomes: Vec<Option<Outcome>> = vec![None; commands.len()];
     for _ in 0..ATTEMPTS {
-        let signed = columns.sign(db, signer, commands, now).await?;
+        let is_signed = columns.sign(db, signer, commands, now).await?;
         try_many(db, &columns, commands, now, &mut outcomes).await?;
         if outcomes.iter().all(Option::is_some) {
             break;
         }
         let known = columns.known_nodes(db).await?;
         let mut replaced = false;
-        for ((outcome, command), signed) in outcomes.iter_mut().zip(commands).zip(&signed) {
+        for ((outcome, command), is_signed) in outcomes.iter_mut().zip(commands).zip(&is_signed) {
             if outcome.is_some() {
                 continue;
             }
             if !known.contains(&command.node.uuid()) {
                 *outcome = Some(Outcome::UnknownNode);
-            } else if *signed {
+            } else if *is_signed {
                 // The node began another life between the signature and the insert.
                 replaced = true;
             } else {
@@ -232,8 +232,8 @@ impl Columns {
         commands: &[NewCommand],
         now: OffsetDateTime,
     ) -> Result<Vec<bool>, Error> {
-        let mut signed = vec![false; commands.len()];
-        let Some(worker) = signer.worker(now) else { return Ok(signed) };
+        let mut is_signed = vec![false; commands.len()];
+        let Some(worker) = signer.worker(now) else { return Ok(is_signed) };
         self.lives = vec![Some(NO_LIFE); commands.len()];
         for row in self.what_is_signed(db, worker.key()).await? {
             let index = usize::try_from(row.position - 1).ok().filter(|index| *index < commands.len());
@@ -254,13 +254,13 @@ impl Columns {
             };
             self.signatures[index] = Some(worker.sign(&body, now).signature.as_bytes().to_vec());
             self.lives[index] = row.is_destructive.then_some(row.incarnation);
-            signed[index] = true;
+            is_signed[index] = true;
             self.worker = row.worker;
         }
         if self.worker.is_none() {
             self.worker = Some(worker_keys::id(db, worker.key(), now).await?);
         }
-        Ok(signed)
+        Ok(is_signed)
     }
 
     async fn what_is_signed(&self, db: &mut PgConnection, worker: &WorkerKey) -> Result<Vec<Signed>, Error> {
