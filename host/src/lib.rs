@@ -3,6 +3,7 @@
 //! **Invariant:** no state lives in a replica's memory alone: any replica can cancel, settle and take over any node.
 
 pub mod api;
+pub mod audit;
 pub mod bus;
 pub mod faults;
 pub mod gateway;

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::api;
+use crate::{api, audit};
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
@@ -88,6 +88,8 @@ pub async fn run(
     // Before anything settles: a month whose rows lie in the default partition gets none of its own.
     loops::make_partitions(&pool, &world).await?;
     loops::start(&pool, &bus, &world, &ended);
+    let signer = config.pki.command_signing.clone().map(|root| Signer::new(root, world.clone())).unwrap_or_default();
+    audit::start(&pool, &bus, &signer, &world, &ended);
     let settings = gateway::Settings {
         replica: config.replica.clone(),
         hosts: hosts(&config.gateway_url, &config.gateway_hosts),
@@ -97,7 +99,6 @@ pub async fn run(
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
-    let signer = config.pki.command_signing.clone().map(|root| Signer::new(root, world.clone())).unwrap_or_default();
     let engine = Engine::new(&bc_runtime::Config { cache_dir: Some(config.cache_dir.clone()), ..Default::default() })?;
     let app = api::App::new(api::Parts {
         pool,

@@ -38,6 +38,9 @@ pub(super) const EVENTS_READ: &str = "compute:events:read";
 /// Make, see and revoke tokens.
 pub(super) const TOKENS_WRITE: &str = "compute:tokens:write";
 
+/// Read the transparency log.
+pub(super) const AUDIT_READ: &str = "compute:audit:read";
+
 /// The token made of these random bytes.
 pub(super) fn token(entropy: [u8; 32]) -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(entropy))

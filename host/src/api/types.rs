@@ -4,12 +4,19 @@
 //!
 //! **Invariant:** a field that is not known is refused, with its name.
 
+mod audit;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
+
+pub use self::audit::{
+    Consistency, Inclusion, InclusionOf, ListLogEntries, LogEntries, LogEntry, LogHead, MakeReceipt, ProveConsistency,
+    ProveInclusion, ShowLogHead,
+};
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

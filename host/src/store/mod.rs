@@ -16,6 +16,7 @@ pub mod nodes;
 pub mod partitions;
 pub mod tenants;
 pub mod tokens;
+pub mod transparency;
 
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};

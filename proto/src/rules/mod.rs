@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod lane;
 pub mod permission;
 pub mod plugins;
+pub mod receipt;
 pub mod resume;
 pub mod state;
 pub mod sweep;
