@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bc_daemon::kind_run;
 use better_compute::api::Api;
+use better_compute::audit::AuditCommand;
 use better_compute::commands::{Commands, Run};
 use better_compute::context::ContextCommand;
 use better_compute::dev::Dev;
@@ -44,6 +45,9 @@ enum Command {
     /// Follow what happens
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Show and check the transparency log of destructive commands, and make receipts
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Make, list and revoke tokens
     #[command(subcommand)]
     Token(TokenCommand),
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Command::Node(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
+        Command::Audit(command) => block_on(command.execute()),
         Command::Token(command) => block_on(command.execute()),
         Command::Whoami(plain) => block_on(token::whoami(plain)),
         Command::Api(api) => block_on(api.execute()),
