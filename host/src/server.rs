@@ -14,7 +14,6 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::{api, audit};
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
@@ -23,6 +22,7 @@ use crate::registry::Registry;
 use crate::tls::Https;
 use crate::trust::{self, Signer};
 use crate::world::World;
+use crate::{api, audit};
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]

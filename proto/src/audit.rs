@@ -22,7 +22,7 @@ use crate::sign::{Signature, WorkerSignature};
 pub enum Entry {
     /// A destructive command was queued.
     CommandQueued(Queued),
-    /// Its node was asked to stop it.
+    /// Somebody called it off.
     CancelRequested(CancelRequested),
     /// It is over.
     CommandSettled(Settled),
@@ -66,7 +66,7 @@ pub struct Queued {
     pub at_ms: u64,
 }
 
-/// A node was asked to stop a command.
+/// Somebody called a command off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelRequested {

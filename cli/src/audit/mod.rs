@@ -115,12 +115,7 @@ impl Make {
 }
 
 /// Reads the entries from one place up to another, page by page, and ends where the log does.
-async fn each(
-    client: &Client,
-    from: u64,
-    end: u64,
-    mut with: impl FnMut(LogEntry),
-) -> anyhow::Result<()> {
+async fn each(client: &Client, from: u64, end: u64, mut with: impl FnMut(LogEntry)) -> anyhow::Result<()> {
     let tenant_id = client.tenant().await?;
     let mut next = Some(from);
     while let Some(at) = next.filter(|at| *at < end) {

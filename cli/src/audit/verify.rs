@@ -98,7 +98,9 @@ impl Verify {
             output::say(&format!("the log is whole: {} entries, root {}; {since}", head.size, head.root));
         }
         if !is_signed && head.size > 0 {
-            output::complain("nobody signs this log: whoever has the database could have made another one from the start");
+            output::complain(
+                "nobody signs this log: whoever has the database could have made another one from the start",
+            );
         }
         remembered.keep(&path, client.url(), Seen { head: Some(head), roots: seen.roots })?;
         Ok(ExitCode::SUCCESS)

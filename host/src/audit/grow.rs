@@ -76,7 +76,9 @@ async fn run(pool: PgPool, mut signals: broadcast::Receiver<Signal>, signer: Sig
             Ok(Grown::Elsewhere) => SAFETY_NET,
             Ok(Grown::NotByUs) => {
                 if !std::mem::replace(&mut is_warned, true) {
-                    tracing::warn!("the transparency log is signed and this replica has no keys: it leaves it to others");
+                    tracing::warn!(
+                        "the transparency log is signed and this replica has no keys: it leaves it to others"
+                    );
                 }
                 SAFETY_NET
             }

@@ -103,8 +103,7 @@ async fn destructive(fleet: &Fleet) -> Digest {
 #[tokio::test]
 async fn destructive_commands_and_their_ends_are_logged_in_order_and_others_are_not() {
     let fleet = Fleet::new().await;
-    let (node, harmless, kind) =
-        (fleet.node().await, fleet.kind(Lane::Control, &[]).await, destructive(&fleet).await);
+    let (node, harmless, kind) = (fleet.node().await, fleet.kind(Lane::Control, &[]).await, destructive(&fleet).await);
     let other = fleet.enqueue(&node, harmless).await;
     let first = fleet.enqueue(&node, kind).await;
     let second = fleet.enqueue(&node, kind).await;
@@ -112,12 +111,18 @@ async fn destructive_commands_and_their_ends_are_logged_in_order_and_others_are_
     queue::cancel(&mut *fleet.db().await, fleet.tenant, second.id, at(3)).await.expect("a database");
     succeed(&fleet, &node, &first.id, b"{\"done\":true}").await;
     let added = catch_up(&fleet, &Signer::none(), at(10)).await;
-    assert_eq!(added, 4, "{:?}", entries(&fleet).await);
-    let [Entry::CommandQueued(one), Entry::CommandQueued(two), Entry::CommandSettled(gone), Entry::CommandSettled(done)] =
-        <[Entry; 4]>::try_from(entries(&fleet).await).expect("four entries")
+    assert_eq!(added, 5, "{:?}", entries(&fleet).await);
+    let [
+        Entry::CommandQueued(one),
+        Entry::CommandQueued(two),
+        Entry::CommandSettled(gone),
+        Entry::CancelRequested(wish),
+        Entry::CommandSettled(done),
+    ] = <[Entry; 5]>::try_from(entries(&fleet).await).expect("five entries")
     else {
         panic!("{:?}", entries(&fleet).await);
     };
+    assert_eq!((wish.command, wish.node, wish.at_ms), (second.id, node, unix_ms(at(3))));
     assert_eq!((one.command, two.command), (first.id, second.id));
     let payload = bc_proto::canonical::to_vec(&json!({"n": 1.50, "text": "é\u{0}"})).expect("JSON");
     assert_eq!(one.payload_sha256, hex::encode(Sha256::digest(payload)));
@@ -130,7 +135,7 @@ async fn destructive_commands_and_their_ends_are_logged_in_order_and_others_are_
         let text = String::from_utf8(it.body).expect("text");
         assert!(!text.contains('é') && !text.contains("done"), "neither payload nor result stand in it: {text}");
     }
-    assert_eq!(check(&fleet).await, 4);
+    assert_eq!(check(&fleet).await, 5);
 }
 
 #[tokio::test]
@@ -143,7 +148,8 @@ async fn what_is_said_of_batches_is_logged_whole() {
         event.execute(&fleet.pool).await.expect("a database");
     }
     assert_eq!(catch_up(&fleet, &Signer::none(), at(2)).await, 2);
-    let [Entry::Batch(made), Entry::Batch(rejected)] = <[Entry; 2]>::try_from(entries(&fleet).await).expect("two") else {
+    let [Entry::Batch(made), Entry::Batch(rejected)] = <[Entry; 2]>::try_from(entries(&fleet).await).expect("two")
+    else {
         panic!("batches");
     };
     assert_eq!((made.topic.as_str(), rejected.topic.as_str()), ("batch.created", "batch.rejected"));

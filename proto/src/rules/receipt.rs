@@ -245,9 +245,9 @@ fn approvers(
         payload_sha256: approved.binds_payload.then(|| queued.payload_sha256.clone()),
     };
     approved.includes(&leaf).map_err(Invalid::Scope)?;
-    let one = |it: &crate::batch::Approval| {
-        let approver = it.approver;
-        it.verify(document).map(|()| approver).map_err(|error| Invalid::Approval { approver, error })
+    let one = |it: &crate::batch::Approval| match it.verify(document) {
+        Ok(()) => Ok(it.approver),
+        Err(error) => Err(Invalid::Approval { approver: it.approver, error }),
     };
     approved.approvals.iter().map(one).collect()
 }
