@@ -208,13 +208,17 @@ mod tests {
 
     fn root_of(texts: &[&str]) -> Hash {
         let mut frontier = Frontier::default();
-        texts.iter().for_each(|text| drop(frontier.push(leaf_hash(text.as_bytes()))));
+        for text in texts {
+            frontier.push(leaf_hash(text.as_bytes()));
+        }
         frontier.root()
     }
 
     fn recompute(entries: &[LogEntry], before: Option<(u64, Hash)>) -> Result<(), Wrong> {
         let mut tree = Recomputed { frontier: Frontier::default(), before, wrong: None };
-        entries.iter().for_each(|it| tree.take(it));
+        for entry in entries {
+            tree.take(entry);
+        }
         tree.end(3, &root_of(&["a", "b", "c"]))
     }
 

@@ -108,13 +108,13 @@ pub async fn receipt(db: &mut PgConnection, tenant: TenantId, command: CommandId
             node_certificate = certificate.map(|it| STANDARD.encode(it));
         }
     }
-    let entries = found.into_iter().zip(proofs).map(|(kept, proof)| logged(kept, proof)).collect();
+    let entries = found.into_iter().zip(proofs).map(|(kept, proof)| logged(&kept, proof)).collect();
     // The batch's document and approvals are added with the tables of batches.
     let approved = None;
     Ok(Some(Receipt { version: VERSION, head, entries, approved, result, node_certificate }))
 }
 
-fn logged(kept: Kept, proof: Vec<u8>) -> Logged {
+fn logged(kept: &Kept, proof: Vec<u8>) -> Logged {
     Logged { index: kept.index, body: text(&kept.body), proof }
 }
 
