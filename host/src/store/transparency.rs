@@ -78,7 +78,7 @@ pub async fn stretch(db: &mut PgConnection, from: Cursor, limit: u32) -> Result<
 
 /// What of a stretch belongs into the log, in its order: the commands of destructive kinds and their ends, and all of batches.
 pub async fn facts(db: &mut PgConnection, from: Cursor, to: Cursor) -> Result<Vec<Entry>, Error> {
-    let ((after_xid, after_id), (end_xid, end_id)) = (from.parts(), to.parts());
+    let (from, to) = (from.parts(), to.parts());
     // What stands as `null` here are columns of `commands` and `settled` that signing, batches and attestation add.
     let rows = sqlx::query_as!(
         Fact,
@@ -95,10 +95,10 @@ pub async fn facts(db: &mut PgConnection, from: Cursor, to: Cursor) -> Result<Ve
              and (e.topic like 'batch.%' or e.topic = any($5)
                and exists (select from kinds k where k.digest = c.kind_digest and 'destructive' = any(k.traits)))
            order by e.xid, e.id"#,
-        after_xid.to_string(),
-        signed(after_id),
-        end_xid.to_string(),
-        signed(end_id),
+        from.0.to_string(),
+        signed(from.1),
+        to.0.to_string(),
+        signed(to.1),
         &ABOUT_COMMANDS.map(str::to_owned),
     )
     .fetch_all(db)
