@@ -8,7 +8,10 @@ use bc_proto::rules::state::State;
 
 /// The codes, for `--help`.
 pub const HELP: &str = "Exit codes: 0 succeeded, 1 usage or refused by the API, 2 failed, 3 rejected by the node, 5 expired, \
-                        6 cancelled, 7 awaits approval, 8 unknown (contact was lost), 124 the wait timed out, 130 interrupted.";
+                        6 cancelled, 7 awaits approval, 8 unknown (contact was lost), 9 a log or receipt that does not hold, 124 the wait timed out, 130 interrupted.";
+
+/// A transparency log or a receipt does not hold. No wait for a command ends so.
+pub const NOT_TRUE: u8 = 9;
 
 /// How a wait for a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,7 @@ mod tests {
         let endings = State::ALL.map(Ending::Stands).into_iter().chain(others);
         let table: Vec<_> = endings.clone().map(|ending| format!("{:>3}  {ending:?}", code(ending))).collect();
         insta::assert_snapshot!(table.join("\n"));
+        assert!(endings.clone().all(|ending| code(ending) != NOT_TRUE));
         let zero: Vec<_> = endings.filter(|ending| code(*ending) == 0).collect();
         assert_eq!(zero, [Ending::Stands(State::Succeeded), Ending::Queued]);
     }

@@ -1,6 +1,7 @@
 //! The command line `better-compute`, as a library so that tests and benchmarks can use its parts.
 
 pub mod api;
+pub mod audit;
 pub mod batch;
 pub mod client;
 pub mod commands;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bc_daemon::kind_run;
 use better_compute::api::Api;
+use better_compute::audit::AuditCommand;
 use better_compute::batch::BatchCommand;
 use better_compute::commands::{Commands, Run};
 use better_compute::context::ContextCommand;
@@ -53,6 +54,9 @@ enum Command {
     /// Follow what happens
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Show and check the transparency log of destructive commands, and make receipts
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Make, list and revoke tokens
     #[command(subcommand)]
     Token(TokenCommand),
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
         Command::Reservation(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
+        Command::Audit(command) => block_on(command.execute()),
         Command::Token(command) => block_on(command.execute()),
         Command::Pki(command) => command.execute(),
         Command::Whoami(plain) => block_on(token::whoami(plain)),

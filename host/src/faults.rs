@@ -9,7 +9,7 @@
 use bc_faults::{Faults, Unknown};
 
 /// Every point.
-const POINTS: [&str; 24] = [
+const POINTS: [&str; 26] = [
     "enqueue.before-write",
     "enqueue.after-write",
     "claim.before-write",
@@ -35,6 +35,9 @@ const POINTS: [&str; 24] = [
     // A sweep that found something.
     "sweep.before-write",
     "sweep.after-write",
+    // A step of the transparency log that found something.
+    "log.before-write",
+    "log.after-write",
     "join.before-write",
     "join.after-write",
 ];

@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod attestation;
+pub mod audit;
 pub mod batches;
 pub mod bus;
 pub mod desired;

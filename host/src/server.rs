@@ -14,7 +14,6 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::api;
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
@@ -24,6 +23,7 @@ use crate::tls::Https;
 use crate::trust::{self, Signer};
 use crate::vault::Vault;
 use crate::world::World;
+use crate::{api, audit};
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]
@@ -103,6 +103,8 @@ pub async fn run(
         trust::bundle::publish_and_say(&pool, &bus, &config.pki, &config.replica, &world).await?;
         tokio::spawn(trust::bundle::watch(pool.clone(), bus.clone(), config.pki.clone(), ended.clone()));
     }
+    let signer = Signer::of(&config.pki, &world);
+    audit::start(&pool, &bus, &signer, &world, &ended);
     let settings = gateway::Settings {
         replica: config.replica.clone(),
         hosts: hosts(&config.gateway_url, &config.gateway_hosts),
@@ -112,7 +114,6 @@ pub async fn run(
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
-    let signer = Signer::of(&config.pki, &world);
     if let Some(dir) = &config.secrets_dir {
         let vault = Vault::new(pool.clone(), bus.clone(), world.clone(), signer.clone(), dir.clone());
         vault.start(&ended);

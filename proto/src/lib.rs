@@ -5,6 +5,7 @@
 //! needs of the world is an argument.
 
 pub mod abi;
+pub mod audit;
 pub mod batch;
 pub mod canonical;
 pub mod certificate;
@@ -14,6 +15,7 @@ pub mod manifest;
 pub mod merkle;
 pub mod pattern;
 pub mod quantity;
+pub mod receipt;
 pub mod rules;
 pub mod schema;
 pub mod secret;

@@ -2,10 +2,12 @@
 //!
 //! **Invariant:** a proof is for one leaf at one place of a tree of one size; for any other it fails.
 
+pub mod stored;
+
 use std::fmt;
 
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
-use ct_merkle::{InclusionProof, RootHash};
+use ct_merkle::{ConsistencyProof, InclusionProof, RootHash};
 use sha2::Sha256;
 
 /// The hash of a whole tree: 32 bytes, written as 64 hexadecimal digits.
@@ -29,6 +31,22 @@ pub enum Error {
     /// It leads to another root.
     #[error("the proof does not lead from this leaf to the root")]
     OtherLeaf,
+    /// Its length is not that of a proof between trees of these sizes.
+    #[error("this is no proof that a tree of {to} leaves continues one of {from}")]
+    NotBetween {
+        /// How many leaves the earlier tree has.
+        from: u64,
+        /// How many the later one has.
+        to: u64,
+    },
+    /// The later tree does not begin with the earlier one.
+    #[error("the tree of {to} leaves does not continue the one of {from}: what stood in it was changed")]
+    Rewritten {
+        /// How many leaves the earlier tree has.
+        from: u64,
+        /// How many the later one has.
+        to: u64,
+    },
 }
 
 /// A tree that is held in memory.
@@ -76,6 +94,23 @@ pub fn verify(root: &Hash, size: u64, leaf: &[u8], index: u64, proof: &[u8]) -> 
     })
 }
 
+/// Whether the tree of `to` leaves with one root continues that of `from` leaves with another. Every tree continues the empty one.
+pub fn verify_consistency(from: u64, from_root: &Hash, to: u64, to_root: &Hash, proof: &[u8]) -> Result<(), Error> {
+    let not_between = Error::NotBetween { from, to };
+    if from > to || to > MAX_SIZE {
+        return Err(not_between);
+    }
+    if from == 0 {
+        return if proof.is_empty() { Ok(()) } else { Err(not_between) };
+    }
+    let proof = ConsistencyProof::<Sha256>::try_from_bytes(proof.to_vec()).map_err(|_| not_between)?;
+    let (old, new) = (RootHash::new((*from_root).into(), from), RootHash::<Sha256>::new((*to_root).into(), to));
+    new.verify_consistency(&old, &proof).map_err(|error| match error {
+        ct_merkle::ConsistencyVerifError::VerificationFailure => Error::Rewritten { from, to },
+        _ => not_between,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -102,6 +137,14 @@ mod tests {
             }
             prop_assert_eq!(tree.prove(count), None);
         }
+    }
+
+    #[test]
+    fn sizes_that_no_tree_has_are_refused() {
+        let (hash, size) = ([0; 32], u64::MAX);
+        assert_eq!(verify(&hash, size, b"x", 0, &[]), Err(Error::Malformed { index: 0, size }));
+        assert_eq!(verify_consistency(1, &hash, size, &hash, &[]), Err(Error::NotBetween { from: 1, to: size }));
+        assert_eq!(verify_consistency(2, &hash, 1, &hash, &[]), Err(Error::NotBetween { from: 2, to: 1 }));
     }
 
     /// RFC 9162, 2.1.1: the root of one leaf is the hash of a zero byte and the leaf.

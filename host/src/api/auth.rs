@@ -48,6 +48,8 @@ pub(super) const BATCHES_APPROVE: &str = "compute:batches:approve";
 pub(super) const SPECS_WRITE: &str = "compute:specs:write";
 /// Reserve GPUs of a node, and give them back.
 pub(super) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
+/// Read the transparency log.
+pub(super) const AUDIT_READ: &str = "compute:audit:read";
 
 /// The token made of these random bytes.
 pub(super) fn token(entropy: [u8; 32]) -> String {

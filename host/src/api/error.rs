@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::error::DatabaseError;
 
 use super::types::{ApiError, Code, ErrorBody};
-use crate::{registry, store};
+use crate::{audit, registry, store};
 
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,6 +137,15 @@ impl From<registry::Error> for Failure {
     fn from(error: registry::Error) -> Self {
         match error {
             registry::Error::Store(error) => error.into(),
+            other => Self::internal(&other),
+        }
+    }
+}
+
+impl From<audit::Error> for Failure {
+    fn from(error: audit::Error) -> Self {
+        match error {
+            audit::Error::Store(error) => error.into(),
             other => Self::internal(&other),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** what a caller may not see does not exist for it: the answer is `NOT_FOUND`, the same as for what is unknown.
 
+mod audit;
 mod auth;
 mod batches;
 pub mod bootstrap;
@@ -153,6 +154,11 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))
+        .routes(routes!(audit::head))
+        .routes(routes!(audit::entries))
+        .routes(routes!(audit::inclusion))
+        .routes(routes!(audit::consistency))
+        .routes(routes!(audit::receipt))
         .routes(routes!(events::watch))
         .routes(routes!(openapi::document))
         .routes(routes!(health::healthz))

@@ -23,6 +23,7 @@ use super::types::{self, ErrorBody};
         (name = "nodes", description = "Enrolled machines"),
         (name = "kinds", description = "WebAssembly components, one for each command kind"),
         (name = "tokens", description = "Who may call"),
+        (name = "audit", description = "The transparency log of destructive commands"),
         (name = "events", description = "What happened"),
         (name = "health", description = "Whether this replica works; no token needed"),
     )

@@ -1,5 +1,6 @@
 //! The API on a real Postgres, through its router.
 
+mod audit;
 mod batches;
 mod cancel;
 mod commands;

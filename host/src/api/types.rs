@@ -4,6 +4,7 @@
 //!
 //! **Invariant:** a field that is not known is refused, with its name.
 
+mod audit;
 mod batches;
 mod certificates;
 mod kinds;
@@ -17,6 +18,10 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 
+pub use self::audit::{
+    Consistency, Inclusion, InclusionOf, ListLogEntries, LogEntries, LogEntry, LogHead, MakeReceipt, ProveConsistency,
+    ProveInclusion, ShowLogHead,
+};
 pub use self::batches::*;
 pub use self::certificates::*;
 pub use self::kinds::*;

@@ -45,6 +45,18 @@ pub struct Event {
 #[error("a cursor has the form <number>-<number>")]
 pub struct InvalidCursor;
 
+impl Cursor {
+    /// After the event with this id of this transaction.
+    pub(super) const fn new(xid: u64, id: u64) -> Self {
+        Self { xid, id }
+    }
+
+    /// Transaction and id.
+    pub(super) const fn parts(self) -> (u64, u64) {
+        (self.xid, self.id)
+    }
+}
+
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.xid, self.id)

@@ -22,6 +22,7 @@ pub mod secret_exchanges;
 pub mod specs;
 pub mod tenants;
 pub mod tokens;
+pub mod transparency;
 pub mod trust_bundles;
 pub mod worker_keys;
 

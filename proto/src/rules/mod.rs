@@ -15,6 +15,7 @@ pub mod lane;
 pub mod permission;
 pub mod plugins;
 pub mod publishing;
+pub mod receipt;
 pub mod remediation;
 pub mod renewal;
 pub mod resume;

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** what is asserted is what a person or a script gets: exit codes, output, and what is queued in the end.
 
+mod audit;
 mod bad_input;
 mod batches;
 mod dev;
