@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bc_proto::abi::HOST_ABI;
+use bc_proto::id::JournalId;
 use bc_proto::rules::daemon;
 use bc_proto::sign::body::AllocationBoundBody;
 use bc_proto::wire::Hello;
@@ -39,6 +40,7 @@ use crate::session::{Context, Outbox, Random, Sessions};
 use crate::shell::{Handle, Parts, Shell};
 use crate::spec::Desired;
 use crate::spec::conditions::{Conditions, Looks};
+use crate::trust::Trust;
 
 /// The journal, below the state directory.
 const JOURNAL: &str = "journal.sqlite";
@@ -140,12 +142,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         role: config.role,
         boot: boot.clone(),
     };
-    let sign = {
-        let credentials = credentials.clone();
-        Box::new(move |body: &AllocationBoundBody| credentials.sign(body))
-    };
-    let desired = Desired::open(&state_dir, who.clone(), sign, trust.clone())
-        .context("the spec that this node has applied cannot be read")?;
+    let desired = desired(&state_dir, who.clone(), &credentials, trust.clone())?;
     let looks = Looks::default();
     outbox.on_finished({
         let looks = looks.clone();
@@ -173,27 +170,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         alive: Box::new(move || watchdog.feed()),
     };
     let (shell, handle) = Shell::start(parts, desired.generation(), book).await?;
-    let hello = {
-        let (kinds, journal, incarnation) = (kinds.clone(), journal.id(), identity.card.incarnation);
-        let desired = desired.clone();
-        let (role, uptime) = (config.role, config.root.join("proc/uptime"));
-        let trust = trust.clone();
-        let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
-        move || Hello {
-            journal,
-            boot: boot.clone(),
-            role,
-            incarnation,
-            bcd_version: bcd_version.clone(),
-            host_abi: HOST_ABI,
-            generation: desired.generation(),
-            kinds: kinds.loaded(),
-            uptime_ms: uptime_ms(&uptime),
-            // The session knows.
-            last_epoch: 0,
-            trust_version: trust.now().version,
-        }
-    };
+    let hello = hello(&config, &boot, &identity, journal.id(), &kinds, &desired, &trust)?;
     let joined_ms = identity.card.joined_ms;
     let known_ms = {
         let time = time.clone();
@@ -211,7 +188,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         status: Box::new(service::status),
     };
     let context = Context {
-        hello: Box::new(hello),
+        hello,
         handle: handle.clone(),
         outbox,
         secrets,
@@ -234,6 +211,48 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
     journal.close().await;
     done
+}
+
+/// The spec that the node has applied, which signs by the key that it has at that time.
+fn desired(
+    state_dir: &Path,
+    who: daemon::Identity,
+    credentials: &Credentials,
+    trust: Trust,
+) -> anyhow::Result<Desired> {
+    let credentials = credentials.clone();
+    let sign = Box::new(move |body: &AllocationBoundBody| credentials.sign(body));
+    Desired::open(state_dir, who, sign, trust).context("the spec that this node has applied cannot be read")
+}
+
+/// What the node says of itself whenever a session begins.
+fn hello(
+    config: &Config,
+    boot: &str,
+    identity: &Identity,
+    journal: JournalId,
+    kinds: &Kinds,
+    desired: &Desired,
+    trust: &Trust,
+) -> anyhow::Result<Box<dyn Fn() -> Hello + Send + Sync>> {
+    let (kinds, desired, trust) = (kinds.clone(), desired.clone(), trust.clone());
+    let (role, uptime, boot) = (config.role, config.root.join("proc/uptime"), boot.to_owned());
+    let incarnation = identity.card.incarnation;
+    let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
+    Ok(Box::new(move || Hello {
+        journal,
+        boot: boot.clone(),
+        role,
+        incarnation,
+        bcd_version: bcd_version.clone(),
+        host_abi: HOST_ABI,
+        generation: desired.generation(),
+        kinds: kinds.loaded(),
+        uptime_ms: uptime_ms(&uptime),
+        // The session knows.
+        last_epoch: 0,
+        trust_version: trust.now().version,
+    }))
 }
 
 /// All of it at once, until the end.

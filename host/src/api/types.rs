@@ -149,6 +149,7 @@ pub struct Page<T> {
 /// A command, and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "a document: each is a field of its own")]
 pub struct Command {
     /// `cmd_…`
     pub id: String,

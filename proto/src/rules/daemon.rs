@@ -8,6 +8,7 @@
 //! called off or is over.
 
 mod book;
+mod held;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 pub use self::book::{Book, Entry, Inconsistent, Record};
+use self::held::{Held, Standing, broke_glass, interrupted, update};
 use crate::id::{CommandId, NodeId};
 use crate::manifest::{Lane, Role, Trait};
 use crate::rules::accept::{self, Decision, Delivery, Known, Refusal};
@@ -188,33 +190,6 @@ impl Step {
     fn say(&mut self, update: &Update) {
         self.send.push(Frame::Update(update.clone()));
     }
-}
-
-/// Where a journaled command stands in this process.
-#[derive(Debug, Clone, PartialEq)]
-enum Standing {
-    Running,
-    /// A restart cut it off, and it may run again. It does when it is delivered again, and not before: only the control plane
-    /// knows whether it was called off, ran out of time or was meant for an earlier life meanwhile.
-    CutOff(Box<Entry>),
-    /// The control plane settles it by itself, or has: it does not run again.
-    AwaitingSettlement,
-    Settled {
-        update: Update,
-        acknowledged: bool,
-        said_ms: u64,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Held {
-    seq: u64,
-    standing: Standing,
-    cancel_requested: bool,
-    /// Until when it may be delivered: before that it is not forgotten, or it could be run once more.
-    not_after_ms: u64,
-    /// When it was accepted, if it was destructive and outside a batch.
-    broke_glass_ms: Option<u64>,
 }
 
 /// The daemon's state. Everything in it that matters after a crash is in the journal as well.
@@ -569,56 +544,4 @@ impl Core {
         };
         self.held.insert(command, Held { seq, standing, cancel_requested, not_after_ms, broke_glass_ms });
     }
-}
-
-/// When a command was accepted, if it counts against what may be done outside batches.
-fn broke_glass(deliver: &Deliver, traits: &BTreeSet<Trait>, at_ms: u64) -> Option<u64> {
-    (deliver.batch.is_none() && traits.contains(&Trait::Destructive)).then_some(at_ms)
-}
-
-impl Held {
-    /// Starts the next attempt of what a restart cut off, as soon as there is a worker. Past `not_after` none begins, since it
-    /// could not be over when the control plane gives it up: this is its end then.
-    fn run_again(&mut self, boot: &str, world: &World<'_>, step: &mut Step) -> Option<Update> {
-        let Standing::CutOff(entry) = &self.standing else { return None };
-        if world.now_ms >= entry.deliver.not_after_ms {
-            return Some(interrupted(entry, world.now_ms));
-        }
-        let begun = PerLane::count(step.start.iter().map(|start| start.lane));
-        if world.free.free(begun).get(entry.lane) == 0 {
-            return None;
-        }
-        let (deliver, lane, attempt) = (entry.deliver.clone(), entry.lane, entry.attempt + 1);
-        step.save.push(Record::Started { command: deliver.command, attempt, boot: boot.to_owned() });
-        step.start.push(Start { deliver, lane, attempt });
-        self.standing = Standing::Running;
-        None
-    }
-
-    /// What a duplicate is told.
-    fn answer(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
-        match &mut self.standing {
-            Standing::Running => step.say(&update(command, Report::Running, "", now_ms)),
-            Standing::CutOff(_) | Standing::AwaitingSettlement => step.send.push(Frame::Ack(command)),
-            Standing::Settled { update, said_ms, .. } => {
-                *said_ms = now_ms;
-                step.say(update);
-            }
-        }
-    }
-}
-
-fn update(command: CommandId, report: Report, reason: &str, at_ms: u64) -> Update {
-    Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms, node_sig: Vec::new() }
-}
-
-/// The end of a command that a restart cut off: called off if that was wanted and nothing had happened yet; else failed, with
-/// the effects that it is known to have begun.
-fn interrupted(entry: &Entry, now_ms: u64) -> Update {
-    let command = entry.deliver.command;
-    if entry.cancel_requested && entry.effects.is_empty() {
-        return update(command, Report::Cancelled, "cancelled", now_ms);
-    }
-    let effects = json!({ "outcome": "interrupted", "attempt": entry.attempt, "effects": entry.effects });
-    Update { result: effects.to_string().into_bytes(), ..update(command, Report::Failed, "interrupted", now_ms) }
 }

@@ -17,8 +17,8 @@ async fn a_reservation_becomes_active_by_the_node_s_word_and_outlives_a_restart(
     let mut cluster = Cluster::start(1, 1).await;
     cluster.nodes[0].process().has_said("a session is open").await;
     let operator = admin(&cluster);
-    let none = operator.json(&["node", "spec", "get", "node-0"]).await;
-    assert_eq!((&none["generation"], &none["appliedGeneration"]), (&json!(0), &json!(0)));
+    let before = operator.json(&["node", "spec", "get", "node-0"]).await;
+    assert_eq!((&before["generation"], &before["appliedGeneration"]), (&json!(0), &json!(0)));
 
     let made = operator.json(&["reservation", "create", GPU, "--node", "node-0"]).await;
     let id = made["id"].as_str().expect("an id");

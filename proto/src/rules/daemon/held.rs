@@ -1,0 +1,92 @@
+//! A command that the daemon has: where it stands, and what is said of it.
+//!
+//! **Invariant:** whatever is told of a command follows from where it stands, so that a duplicate gets the answer of the first.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::{Entry, Frame, Record, Start, Step, World};
+use crate::id::CommandId;
+use crate::manifest::Trait;
+use crate::rules::lane::PerLane;
+use crate::wire::{Deliver, Report, Update};
+
+/// Where a journaled command stands in this process.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Standing {
+    Running,
+    /// A restart cut it off, and it may run again. It does when it is delivered again, and not before: only the control plane
+    /// knows whether it was called off, ran out of time or was meant for an earlier life meanwhile.
+    CutOff(Box<Entry>),
+    /// The control plane settles it by itself, or has: it does not run again.
+    AwaitingSettlement,
+    Settled {
+        update: Update,
+        acknowledged: bool,
+        said_ms: u64,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Held {
+    pub(super) seq: u64,
+    pub(super) standing: Standing,
+    pub(super) cancel_requested: bool,
+    /// Until when it may be delivered: before that it is not forgotten, or it could be run once more.
+    pub(super) not_after_ms: u64,
+    /// When it was accepted, if it was destructive and outside a batch.
+    pub(super) broke_glass_ms: Option<u64>,
+}
+
+impl Held {
+    /// Starts the next attempt of what a restart cut off, as soon as there is a worker. Past `not_after` none begins, since it
+    /// could not be over when the control plane gives it up: this is its end then.
+    pub(super) fn run_again(&mut self, boot: &str, world: &World<'_>, step: &mut Step) -> Option<Update> {
+        let Standing::CutOff(entry) = &self.standing else { return None };
+        if world.now_ms >= entry.deliver.not_after_ms {
+            return Some(interrupted(entry, world.now_ms));
+        }
+        let begun = PerLane::count(step.start.iter().map(|start| start.lane));
+        if world.free.free(begun).get(entry.lane) == 0 {
+            return None;
+        }
+        let (deliver, lane, attempt) = (entry.deliver.clone(), entry.lane, entry.attempt + 1);
+        step.save.push(Record::Started { command: deliver.command, attempt, boot: boot.to_owned() });
+        step.start.push(Start { deliver, lane, attempt });
+        self.standing = Standing::Running;
+        None
+    }
+
+    /// What a duplicate is told.
+    pub(super) fn answer(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
+        match &mut self.standing {
+            Standing::Running => step.say(&update(command, Report::Running, "", now_ms)),
+            Standing::CutOff(_) | Standing::AwaitingSettlement => step.send.push(Frame::Ack(command)),
+            Standing::Settled { update, said_ms, .. } => {
+                *said_ms = now_ms;
+                step.say(update);
+            }
+        }
+    }
+}
+
+pub(super) fn update(command: CommandId, report: Report, reason: &str, at_ms: u64) -> Update {
+    Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms, node_sig: Vec::new() }
+}
+
+/// The end of a command that a restart cut off: called off if that was wanted and nothing had happened yet; else failed, with
+/// the effects that it is known to have begun.
+pub(super) fn interrupted(entry: &Entry, now_ms: u64) -> Update {
+    let command = entry.deliver.command;
+    if entry.cancel_requested && entry.effects.is_empty() {
+        return update(command, Report::Cancelled, "cancelled", now_ms);
+    }
+    let effects = json!({ "outcome": "interrupted", "attempt": entry.attempt, "effects": entry.effects });
+    Update { result: effects.to_string().into_bytes(), ..update(command, Report::Failed, "interrupted", now_ms) }
+}
+
+/// When a command was accepted, if it counts against what may be done outside batches.
+pub(super) fn broke_glass(deliver: &Deliver, traits: &BTreeSet<Trait>, at_ms: u64) -> Option<u64> {
+    (deliver.batch.is_none() && traits.contains(&Trait::Destructive)).then_some(at_ms)
+}
