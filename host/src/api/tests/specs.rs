@@ -17,8 +17,8 @@ async fn started() -> (Api, Value) {
 #[tokio::test]
 async fn a_spec_is_set_shown_and_followed_by_the_next() {
     let (api, node) = started().await;
-    let none = api.call("nodes.getSpec", node.clone()).await.ok();
-    assert_eq!(none, json!({ "nodeId": node["nodeId"], "generation": 0, "appliedGeneration": 0 }));
+    let before = api.call("nodes.getSpec", node.clone()).await.ok();
+    assert_eq!(before, json!({ "nodeId": node["nodeId"], "generation": 0, "appliedGeneration": 0 }));
     let mut signals = api.app.bus.subscribe();
     let instances = json!([{ "id": "vm-1", "passThrough": [GPU] }]);
     let wanted = json!({ "instances": instances, "host": { "hugePages1g": 16, "isolatedCpus": "2-5,8", "iommu": true },
@@ -26,7 +26,7 @@ async fn a_spec_is_set_shown_and_followed_by_the_next() {
     let set = api.call("nodes.setSpec", with(node.clone(), wanted.clone())).await.ok();
     assert_eq!(
         signals.try_recv().expect("a signal"),
-        Signal::Spec { node: node["nodeId"].as_str().unwrap().parse().unwrap() }
+        Signal::Spec { node: node["nodeId"].as_str().expect("text").parse().expect("an id") }
     );
     assert_eq!(
         set["document"],
