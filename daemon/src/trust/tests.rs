@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use bc_proto::certificate::NODE_SCHEME;
 use bc_proto::id::NodeId;
 use bc_proto::sign::SecretKey;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -35,11 +36,15 @@ impl Joined {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         let authority = params.self_signed(&authority_key).expect("a certificate").pem();
-        let key = KeyPair::generate().expect("a key");
+        let key = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
         let issuer = Issuer::new(params, authority_key);
-        let own = CertificateParams::default().signed_by(&key, &issuer).expect("a certificate").pem();
+        let node = NodeId::from_uuid(Uuid::from_u128(7));
+        let mut own = CertificateParams::default();
+        let name = format!("{NODE_SCHEME}{node}/1");
+        own.subject_alt_names = vec![SanType::URI(name.try_into().expect("ASCII"))];
+        let own = own.signed_by(&key, &issuer).expect("a certificate").pem();
         let card = Card {
-            node: NodeId::from_uuid(Uuid::from_u128(7)),
+            node,
             incarnation: 1,
             name: "node-1".into(),
             gateways: Vec::new(),

@@ -103,11 +103,11 @@ fn publisher(seed: u8) -> SecretKey {
     SecretKey::from_seed([seed; 32])
 }
 
-/// Lets a node trust these publishers from now on.
-fn publishers(trust: &Trust, version: u64, seeds: &[u8]) {
+/// A bundle that trusts these publishers.
+fn publishers(version: u64, seeds: &[u8]) -> SignedBundle {
     let publishers = seeds.iter().map(|&seed| Publisher { name: seed.to_string(), key: publisher(seed).public() });
     let bundle = TrustBundle { version, publishers: publishers.collect(), ..TrustBundle::NONE };
-    assert!(trust.offer(SignedBundle { bundle, signatures: Vec::new() }).expect("it is newer"));
+    SignedBundle { bundle, signatures: Vec::new() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,12 +116,12 @@ async fn promise_28_a_node_takes_no_kind_that_no_publisher_signed() {
     // No parser gets to the end of it.
     fs::write(bench.path("plugins").join("broken.wasm"), b"\0asm\x0d\0\x01\0 junk").expect("it is written");
     let mut gateway = bench.gateway().await;
+    gateway.desk().trust_bundle = serde_json::to_vec(&publishers(1, &[1])).expect("JSON");
     bench.join(&[&gateway]).await;
     let bytes = component(NOOP);
     let at = hex::decode(digest(&bytes)).expect("hex");
     gateway.desk().components.insert(at.clone(), bytes.clone());
     let trust = Trust::default();
-    publishers(&trust, 1, &[1]);
     let start = || bench.daemon_on(|node| node.trust = trust.clone());
     let daemon = start();
     let link = gateway.link().await;
@@ -156,11 +156,11 @@ async fn promise_28_a_node_takes_no_kind_that_no_publisher_signed() {
     assert_eq!(gateway.desk().fetches.len(), fetches, "it came from the disk");
 
     // A publisher who is trusted no more: their kinds take no new commands, although they are loaded.
-    publishers(&trust, 2, &[2]);
+    assert!(trust.offer(publishers(2, &[2])).expect("it is newer"));
     link.deliver(&noop(6)).await;
     let answer = link.report(6).await;
     assert_eq!((answer.report, answer.reason.as_str()), (Report::Rejected, "KIND_UNAVAILABLE"));
-    publishers(&trust, 3, &[1]);
+    assert!(trust.offer(publishers(3, &[1])).expect("it is newer"));
     link.deliver(&noop(7)).await;
     assert_eq!(link.whole_run(7).await.report, Report::Succeeded);
     daemon.stop().await;

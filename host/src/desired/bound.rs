@@ -97,10 +97,11 @@ pub fn judge(session: NodeId, bound: &Bound, asked: Option<&Asked>) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use bc_proto::canonical;
+    use bc_proto::certificate::NODE_SCHEME;
     use bc_proto::id::AllocationId;
     use bc_proto::sign::body::AllocationBoundBody;
     use bc_proto::sign::{SecretKey, Signature};
-    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType};
     use sqlx::types::Uuid;
 
     use super::*;
@@ -111,7 +112,10 @@ mod tests {
 
     fn key(algorithm: &'static rcgen::SignatureAlgorithm) -> (Vec<u8>, KeyPair) {
         let key = KeyPair::generate_for(algorithm).expect("a key");
-        let certificate = CertificateParams::default().self_signed(&key).expect("a certificate");
+        let mut params = CertificateParams::default();
+        let name = format!("{NODE_SCHEME}{}/3", node(2));
+        params.subject_alt_names = vec![SanType::URI(name.try_into().expect("ASCII"))];
+        let certificate = params.self_signed(&key).expect("a certificate");
         (certificate.der().to_vec(), key)
     }
 

@@ -207,18 +207,6 @@ async fn a_forged_or_foreign_binding_is_refused_and_leaves_an_event() {
 }
 
 #[tokio::test]
-async fn a_node_with_a_key_of_another_sort_binds_nothing() {
-    let site = Site::new().await;
-    let replica = site.replica("one").await;
-    let machine = site.machine(&replica).await;
-    let reservation = site.reserve(machine.node(), GPU).await;
-    let link = machine.open(&site.authority, &replica).await.expect("it may enter");
-    link.bind(body(&machine, &reservation), &SecretKey::from_seed([1; 32])).await;
-    let refused = site.events("reservation.binding-refused", 1).await;
-    assert!(refused[0]["reason"].as_str().is_some_and(|it| it.contains("no Ed25519 key")), "{refused:?}");
-}
-
-#[tokio::test]
 async fn what_a_node_says_is_the_matter_is_kept_and_nonsense_is_not() {
     let site = Site::new().await;
     let replica = site.replica("one").await;
