@@ -20,5 +20,6 @@ pub mod server_time;
 pub mod service;
 pub mod session;
 pub mod shell;
+pub mod supervise;
 pub mod terminal;
 pub mod trust;

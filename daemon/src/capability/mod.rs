@@ -3,3 +3,4 @@
 pub mod inventory;
 pub mod kernel_log;
 pub mod nvml;
+pub mod process;
