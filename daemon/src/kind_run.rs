@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::process::with_programs;
 use crate::config::{self, Config};
 use crate::node::Node;
 
@@ -168,13 +169,17 @@ impl KindRun {
             Ok(problems) => return Ok(Attempt::Ran(Box::new(Report::invalid_payload(problems)))),
             Err(outcome) => return Ok(Attempt::Ran(Box::new(Report::without_run(outcome)))),
         }
+        let (programs, stopped) = (node.programs(), cancel.clone());
+        if let Some(programs) = programs.clone() {
+            node.capabilities.process = Some(programs);
+        }
         let run = Run {
             timeout: self.timeout,
             mode: if self.plan { Mode::Plan } else { Mode::Live },
             record: self.transcript.is_some(),
             ..node.run_of(&kind, payload, cancel)
         };
-        let report = kind.run(run).await;
+        let report = with_programs(programs, stopped, kind.run(run)).await;
         if let (Some(path), Some(transcript)) = (&self.transcript, &report.transcript) {
             std::fs::write(path, serde_json::to_vec_pretty(transcript)?)
                 .map_err(|error| anyhow::anyhow!("{} cannot be written: {error}", path.display()))?;

@@ -23,5 +23,6 @@ pub mod service;
 pub mod session;
 pub mod shell;
 pub mod spec;
+pub mod supervise;
 pub mod terminal;
 pub mod trust;

@@ -6,6 +6,7 @@ use bc_daemon::join::{self, Join};
 use bc_daemon::kind_plugins::{KindList, KindWatch};
 use bc_daemon::kind_run::{self, Attempt, KindRun};
 use bc_daemon::run::RunDaemon;
+use bc_daemon::supervise;
 use bc_daemon::terminal::{self, complain, say};
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,9 @@ enum Command {
     ///
     /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
     Run(RunDaemon),
+    /// Run one program for the daemon; not for people
+    #[command(hide = true)]
+    Supervise,
     /// Work with command kinds on this node
     #[command(subcommand)]
     Kind(Kind),
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
             0
         }),
         Command::Run(run) => run.block_on().map(|()| 0),
+        Command::Supervise => supervise::run().map(|()| 0),
         Command::Kind(Kind::Run(run)) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);
             attempt.exit_code()

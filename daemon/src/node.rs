@@ -4,6 +4,7 @@
 //! needs it is refused when it is loaded and not when it is half done.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -23,6 +24,7 @@ use uuid::Uuid;
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
+use crate::capability::process::{self, Programs};
 use crate::capability::secrets::NoSecrets;
 use crate::config::Config;
 use crate::trust::Trust;
@@ -42,6 +44,8 @@ pub struct Node {
     pub capabilities: Capabilities,
     /// Whom it trusts.
     pub trust: Trust,
+    /// What supervises the programs that kinds run; `None` for none.
+    pub supervisor: Option<PathBuf>,
 }
 
 impl Node {
@@ -59,6 +63,7 @@ impl Node {
             role: config.role,
             policy: config.policy(),
             trust: Trust::default(),
+            supervisor: process::supervisor(),
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
@@ -75,7 +80,7 @@ impl Node {
             Capability::Nvml => has.nvml.is_some(),
             Capability::Gpus => has.gpus.is_some(),
             Capability::System => has.system.is_some(),
-            Capability::Process => has.process.is_some(),
+            Capability::Process => has.process.is_some() || self.supervisor.is_some(),
             Capability::Upload => has.upload.is_some(),
             Capability::BlockDevices => has.block_devices.is_some(),
             // The daemon's session brings them, command by command.
@@ -88,6 +93,11 @@ impl Node {
     /// What stands against loading a component here.
     pub fn obstacles(&self, component: &Inspected) -> Vec<Obstacle> {
         component.obstacles(&Site { role: self.role, policy: &self.policy, offers: &self.offers() })
+    }
+
+    /// The programs of one run.
+    pub(crate) fn programs(&self) -> Option<Arc<Programs>> {
+        self.supervisor.clone().map(|supervisor| Arc::new(Programs::new(supervisor, process::PATH)))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.

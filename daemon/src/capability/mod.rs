@@ -3,4 +3,5 @@
 pub mod inventory;
 pub mod kernel_log;
 pub mod nvml;
+pub mod process;
 pub mod secrets;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{FrameSink, Parts};
+use crate::capability::process::with_programs;
 use crate::server_time::Reading;
 
 pub(super) struct Worker {
@@ -76,6 +77,11 @@ impl Worker {
         if capabilities.secrets.is_none() {
             capabilities.secrets = parts.secrets.as_ref().map(|exchange| exchange.of(&deliver));
         }
+        let programs = parts.node.programs();
+        if let Some(programs) = programs.clone().filter(|_| capabilities.process.is_none()) {
+            capabilities.process = Some(programs);
+        }
+        let stopped = cancel.clone();
         let run = Run {
             command_id: deliver.command.to_string(),
             node_id: deliver.node.to_string(),
@@ -88,7 +94,7 @@ impl Worker {
             watcher: Arc::new(watcher),
             ..parts.node.run_of(&kind, deliver.payload, cancel)
         };
-        let report = kind.run(run).await;
+        let report = with_programs(programs, stopped, kind.run(run)).await;
         tracing::info!(
             command = %deliver.command, kind = deliver.kind, attempt,
             outcome = report.outcome.name(), wall_ms = report.wall.as_millis(),

@@ -91,7 +91,8 @@ impl Bench {
         let cache = std::env::current_exe().expect("a running program has a path").with_file_name("compiled-kinds");
         let config = Config { root: folder.path().into(), cache_dir: Some(cache), ..Config::default() };
         let mut node = Node::new(&config).expect("a node");
-        let grants = "[grants.'test.*']\nnvml = {}\ngpus = { reset = true }\nsystem = { reboot = true }";
+        let grants = "[grants.'test.*']\nnvml = {}\ngpus = { reset = true }\nsystem = { reboot = true }\n\
+                      process.programs = [{ program = 'sh', argv = ['-c', '*'] }]";
         node.policy = Policy::from_toml(grants).expect("a policy");
         let (noop, hostile) = (load(&node, "bench.noop"), load(&node, "test.hostile"));
         let named = |kind: &Kind| Named(kind.manifest().name.clone(), kind.digest().to_owned());
@@ -108,6 +109,15 @@ impl Bench {
             hostile: named(&hostile),
             unknown: Named("test.unknown".into(), "00".repeat(32)),
         }
+    }
+
+    /// The kind that runs programs, on a node that supervises them with the daemon's own binary.
+    pub(crate) fn program(&mut self) -> Named {
+        let node = Arc::get_mut(&mut self.node).expect("no daemon runs yet");
+        node.supervisor = Some(env!("CARGO_BIN_EXE_bcd").into());
+        let kind = load(node, "test.program");
+        self.kinds.add(&kind);
+        Named(kind.manifest().name.clone(), kind.digest().to_owned())
     }
 
     /// Changes what the node offers.

@@ -1,6 +1,7 @@
 //! The event loop over a real journal file and real kinds; the session's place is taken by a list.
 
 mod bench;
+mod program;
 
 use std::sync::{Arc, Mutex};
 
