@@ -241,6 +241,7 @@ pub(crate) fn command(node: &NodeId, kind: Digest) -> NewCommand {
         not_after: at(600),
         is_held: false,
         batch: None,
+        requested_by: "tests".into(),
     }
 }
 

@@ -138,7 +138,7 @@ pub struct Batch {
     /// The approval that came in with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// The event's own particulars, as watchers get them.
+    /// The event's other particulars, as watchers get them.
     pub facts: Value,
     /// When, milliseconds since the Unix epoch.
     pub at_ms: u64,

@@ -24,7 +24,8 @@ pub struct Receipt {
     pub head: Head,
     /// The entries about the command, and about its batch, in the log's order.
     pub entries: Vec<Logged>,
-    /// The batch's document, the place of the command in its scope, and the approvals.
+    /// The batch's document, the place of the command in its scope, and the approvals: all that were logged, in the log's order,
+    /// those that have expired since among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<Approved>,
     /// The result exactly as it is stored, base64 (RFC 4648, section 4). Absent for none.

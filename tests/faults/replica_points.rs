@@ -4,9 +4,11 @@
 use bc_host::api::types::Command;
 use bc_tests::cluster::api::Api;
 use bc_tests::cluster::database::Database;
+use bc_tests::cluster::operator::Operator;
 use bc_tests::cluster::replica::Replica;
-use bc_tests::cluster::{COUNT, COUNT_BULK, COUNT_SAFE, Cluster, node::Node};
+use bc_tests::cluster::{COUNT, COUNT_BULK, COUNT_DESTRUCTIVE, COUNT_SAFE, Cluster, PATIENCE, node::Node};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 /// The points that every command passes, as `host/src/faults.rs` names them.
 const POINTS: [&str; 12] = [
@@ -196,6 +198,40 @@ async fn at_the_write_of_a_requeue(blow: Blow) {
     succeeds_once(api, &nodes[0], 2, 0, (&command.expect("it was asked"), "busy")).await;
 }
 
+async fn at_a_step_of_the_log(blow: Blow) {
+    let mut cluster = Cluster::start(1, 1).await;
+    let mut expected = Vec::new();
+    for (gpu, point) in (0..).zip(["log.before-write", "log.after-write"]) {
+        let Cluster { api, replicas, nodes, database, .. } = &mut cluster;
+        blow.prepare(&mut replicas[0], point).await;
+        nodes[0].start();
+        let ask = api.run(&nodes[0].id, COUNT_DESTRUCTIVE.name, point, Node::counted(gpu, 300));
+        let (command, ()) = tokio::join!(ask, blow.fall(&mut replicas[0], database));
+        succeeds_once(api, &nodes[0], gpu, 0, (&command, point)).await;
+        for entry in ["command-queued", "command-settled"] {
+            expected.push((entry.to_owned(), command.id.clone()));
+        }
+        // Otherwise the next round begins in the middle.
+        let logged = tokio::time::timeout(PATIENCE, async {
+            while api.call::<Value>("audit.head", json!({})).await["size"].as_u64() < Some(expected.len() as u64) {
+                tokio::task::yield_now().await;
+            }
+        });
+        logged.await.unwrap_or_else(|_| panic!("the log does not grow after {point}"));
+    }
+    let api = &cluster.api;
+    let entries: Value = api.call("audit.entries", json!({ "from": 0, "limit": 100 })).await;
+    let read = |it: &Value| {
+        let body: Value = serde_json::from_str(it["body"].as_str().expect("one's own")).expect("JSON");
+        let text = |name: &str| body[name].as_str().expect("text").to_owned();
+        (text("entry"), text("command"))
+    };
+    let logged: Vec<_> = entries["items"].as_array().expect("a page").iter().map(read).collect();
+    assert_eq!(logged, expected, "each once, in order");
+    let admin = Operator::new(&cluster.replicas[0].api_url(), api.token());
+    assert!(admin.say(&["audit", "verify"]).await.contains("4 entries"));
+}
+
 macro_rules! blows {
     ($($over:ident: $replica:ident, $postgres:ident;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
@@ -229,4 +265,7 @@ blows! {
     at_the_write_of_a_requeue:
         promise_11_a_replica_killed_while_it_puts_back_repeats_and_loses_nothing,
         promise_02_a_postgres_killed_while_a_command_is_put_back_repeats_and_loses_nothing;
+    at_a_step_of_the_log:
+        a_replica_killed_while_it_logs_logs_each_event_once,
+        a_postgres_killed_while_it_is_logged_has_each_event_once;
 }

@@ -77,6 +77,7 @@ pub(super) async fn run(
         not_after: now + asked.not_after,
         is_held: false,
         batch: asked.batch,
+        requested_by: caller.holder.name.clone(),
     };
     let settings = &app.config.pki;
     let mut db = app.db().await?;
@@ -336,6 +337,7 @@ fn document(found: commands::Command) -> types::Command {
         node_id: found.node.to_string(),
         batch_id: found.batch.map(|id| id.to_string()),
         awaiting_approval: found.is_held,
+        requested_by: found.requested_by,
         seq: found.seq,
         kind: found.kind,
         kind_digest: hex::encode(found.kind_digest),

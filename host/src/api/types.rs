@@ -171,6 +171,9 @@ pub struct Command {
     /// Whether it is held until its batch has its approvals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaiting_approval: bool,
+    /// Who asked for it: the identity's name at that time, or `module/<name>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
     /// `pending`, `dispatched`, `acked`, `running`, `succeeded`, `failed`, `rejected`, `expired` or `cancelled`.
     pub state: String,
     /// Why, as a stable code; empty for success and while it is not over.

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bc_proto::certificate::NodeCertificate;
 use bc_proto::id::NodeId;
 use bc_proto::sign::PublicKey;
 use rustls::RootCertStore;
 use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
-
-use crate::pki;
 
 /// Why a certificate does not count.
 #[derive(Debug, thiserror::Error)]
@@ -37,21 +36,15 @@ pub fn node_key(authority_der: &[u8], certificate_der: &[u8], at_ms: u64) -> Res
     let at = UnixTime::since_unix_epoch(Duration::from_millis(at_ms));
     let certificate = certificate_der.to_vec().into();
     verifier.verify_client_cert(&certificate, &[], at).map_err(Error::Chain)?;
-    let node = pki::peer(certificate_der).map_err(|_| Error::NotANode)?.node;
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate_der).map_err(|_| Error::NotANode)?;
-    let info = parsed.public_key();
-    // RFC 8410: the algorithm is 1.3.101.112, the key its 32 bytes.
-    let is_ed25519 = info.algorithm.algorithm.to_id_string() == "1.3.101.112";
-    let bytes = <[u8; 32]>::try_from(&*info.subject_public_key.data).ok().filter(|_| is_ed25519);
-    let key = bytes.and_then(|bytes| PublicKey::from_bytes(bytes).ok()).ok_or(Error::NotANode)?;
-    Ok((node, key))
+    let read = NodeCertificate::read(certificate_der).map_err(|_| Error::NotANode)?;
+    Ok((read.node, read.key.ok_or(Error::NotANode)?))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SignatureAlgorithm};
+    use rcgen::{CertificateParams, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType};
 
     use super::*;
     use crate::pki::{Authority, NODE_VALIDITY, Peer};
@@ -62,8 +55,8 @@ mod tests {
         Authority::create([serial; 16], at(0)).expect("an authority").0
     }
 
-    fn certificate(authority: &Authority, algorithm: &'static SignatureAlgorithm) -> (NodeId, Vec<u8>, KeyPair) {
-        let key = KeyPair::generate_for(algorithm).expect("a key");
+    fn certificate(authority: &Authority) -> (NodeId, Vec<u8>, KeyPair) {
+        let key = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
         let request = CertificateParams::default().serialize_request(&key).expect("a request");
         let node = NodeId::from_uuid(crate::testing::uuid());
         let peer = Peer { node, incarnation: 1 };
@@ -73,7 +66,7 @@ mod tests {
     #[test]
     fn a_key_counts_for_its_node_under_its_own_authority_and_in_its_time_alone() {
         let (ours, other) = (authority(1), authority(2));
-        let (node, der, key) = certificate(&ours, &PKCS_ED25519);
+        let (node, der, key) = certificate(&ours);
         let now = unix_ms(at(10));
         let (found, public) = node_key(ours.certificate_der(), &der, now).expect("it holds");
         assert_eq!((found, public.as_bytes().as_slice()), (node, key.public_key_raw()));
@@ -81,7 +74,24 @@ mod tests {
         assert!(matches!(node_key(ours.certificate_der(), &der, late), Err(Error::Chain(_))));
         assert!(matches!(node_key(other.certificate_der(), &der, now), Err(Error::Chain(_))));
         assert!(matches!(node_key(b"none", &der, now), Err(Error::Authority(_))));
-        let (_, p256, _) = certificate(&ours, &rcgen::PKCS_ECDSA_P256_SHA256);
-        assert!(matches!(node_key(ours.certificate_der(), &p256, now), Err(Error::NotANode)));
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_no_nodes_and_neither_is_a_certificate_without_a_node() {
+        let (authority, key) = Authority::create([1; 16], at(0)).expect("an authority");
+        let key = KeyPair::from_pem(&key).expect("a key");
+        let issuer = Issuer::from_ca_cert_pem(authority.certificate_pem(), key).expect("an issuer");
+        let issue = |algorithm, names: &[&str]| {
+            let mut params = CertificateParams::default();
+            params.subject_alt_names =
+                names.iter().map(|name| SanType::URI((*name).try_into().expect("ASCII"))).collect();
+            let key = KeyPair::generate_for(algorithm).expect("a key");
+            let der = params.signed_by(&key, &issuer).expect("issued").der().to_vec();
+            node_key(authority.certificate_der(), &der, unix_ms(at(10)))
+        };
+        let node = "bc-node:node_00000000000000000000000001/1";
+        assert!(issue(&PKCS_ED25519, &[node]).is_ok());
+        assert!(matches!(issue(&PKCS_ECDSA_P256_SHA256, &[node]), Err(Error::NotANode)));
+        assert!(matches!(issue(&PKCS_ED25519, &["https://node.example"]), Err(Error::NotANode)));
     }
 }

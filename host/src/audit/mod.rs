@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bc_proto::audit::{Entry, Head};
+use bc_proto::audit::{Entry, Head, Queued};
+use bc_proto::batch::Approved;
 use bc_proto::id::{CommandId, TenantId};
 use bc_proto::merkle::Hash;
 use bc_proto::merkle::stored::{self, Frontier, Node, Plan};
@@ -24,7 +25,7 @@ use sqlx::PgConnection;
 
 pub use self::grow::{Grown, grow, start};
 use crate::store::transparency::{self, Kept};
-use crate::store::{self, commands};
+use crate::store::{self, batches, commands};
 
 /// Why the log could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -88,9 +89,12 @@ pub async fn receipt(db: &mut PgConnection, tenant: TenantId, command: CommandId
     let head = head(db).await?;
     let found = transparency::about(db, tenant, command, head.size, true).await?;
     let known: Vec<Option<Entry>> = found.iter().map(|it| serde_json::from_slice(&it.body).ok()).collect();
-    if !known.iter().flatten().any(|it| matches!(it, Entry::CommandQueued(_))) {
-        return Ok(None);
-    }
+    let queued = known.iter().flatten().find_map(|it| match it {
+        Entry::CommandQueued(queued) => Some(queued),
+        _ => None,
+    });
+    let Some(queued) = queued else { return Ok(None) };
+    let approved = approved(db, queued, &known).await?;
     let indices: Vec<u64> = found.iter().map(|it| it.index).collect();
     let (_, proofs) = inclusion(db, head.size, &indices).await?;
     let settled = known.iter().flatten().find_map(|it| match it {
@@ -109,9 +113,19 @@ pub async fn receipt(db: &mut PgConnection, tenant: TenantId, command: CommandId
         }
     }
     let entries = found.into_iter().zip(proofs).map(|(kept, proof)| logged(&kept, proof)).collect();
-    // The batch's document and approvals are added with the tables of batches.
-    let approved = None;
     Ok(Some(Receipt { version: VERSION, head, entries, approved, result, node_certificate }))
+}
+
+/// What the command's batch says: its document, the command's place in it, and the approvals that were logged.
+async fn approved(db: &mut PgConnection, order: &Queued, known: &[Option<Entry>]) -> Result<Option<Approved>, Error> {
+    let Some(batch) = order.batch else { return Ok(None) };
+    let Some(found) = batches::find(db, order.tenant, batch).await? else { return Ok(None) };
+    let Some((index, binds_payload, proof)) = transparency::leaf(db, order).await? else { return Ok(None) };
+    let approvals = known.iter().flatten().filter_map(|it| match it {
+        Entry::Batch(batch) => batch.approval,
+        _ => None,
+    });
+    Ok(Some(Approved { document: found.document, index, binds_payload, proof, approvals: approvals.collect() }))
 }
 
 fn logged(kept: &Kept, proof: Vec<u8>) -> Logged {

@@ -1,7 +1,8 @@
 //! The log on a real Postgres.
 
 use bc_proto::audit::{Decider, Entry};
-use bc_proto::id::{CommandId, NodeId};
+use bc_proto::batch::{Approval, Leaf};
+use bc_proto::id::{BatchId, CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use bc_proto::merkle::{Tree, verify, verify_consistency};
 use bc_proto::rules::receipt::{self, Trusted};
@@ -14,13 +15,15 @@ use time::OffsetDateTime;
 use tokio::task::JoinSet;
 
 use super::{Error, Grown, consistency, grow, head, inclusion};
+use crate::batches::{self, Created, Proposal};
+use crate::queue::enqueue::NewCommand;
 use crate::queue::settle::Report;
 use crate::queue::{self, enqueue};
 use crate::store::events::Cursor;
 use crate::store::kinds::Digest;
 use crate::store::transparency::{self, Kept};
 use crate::store::unix_ms;
-use crate::testing::{Fleet, at, command, greeting};
+use crate::testing::{Fleet, approver_key, at, command, greeting, two_of_a_and_one_of_b};
 use crate::trust::Signer;
 use crate::world::World;
 
@@ -143,7 +146,8 @@ async fn destructive_commands_and_their_ends_are_logged_in_order_and_others_are_
 #[tokio::test]
 async fn what_is_said_of_batches_is_logged_whole() {
     let fleet = Fleet::new().await;
-    let facts = json!({ "batchId": "batch_00000000000000000000000001", "documentSha256": "ab", "reason": "retired" });
+    let mut facts =
+        json!({ "batchId": "batch_00000000000000000000000001", "documentSha256": "ab", "reason": "retired" });
     let event = "insert into events (tenant_id, topic, body, at) values ($1, $2, $3, $4)";
     for topic in ["batch.created", "batch.rejected", "node.joined"] {
         let event = sqlx::query(event).bind(fleet.tenant.uuid()).bind(topic).bind(&facts).bind(at(1));
@@ -156,6 +160,7 @@ async fn what_is_said_of_batches_is_logged_whole() {
     };
     assert_eq!((made.topic.as_str(), rejected.topic.as_str()), ("batch.created", "batch.rejected"));
     assert_eq!(made.batch.map(|it| it.to_string()).as_deref(), facts["batchId"].as_str());
+    facts.as_object_mut().expect("an object").remove("documentSha256");
     assert_eq!((made.facts, made.document_sha256.as_deref()), (facts, Some("ab")));
 }
 
@@ -332,4 +337,64 @@ async fn a_receipt_shows_order_and_end_and_is_made_for_its_own_tenant_alone() {
     assert_eq!(proven.outcome.map(|it| it.state).as_deref(), Some("succeeded"));
     let other = bc_proto::id::TenantId::from_uuid(crate::testing::uuid());
     assert!(super::receipt(&mut db, other, queued.id).await.expect("a database").is_none());
+}
+
+#[tokio::test]
+async fn a_receipt_holds_every_approval_of_its_batch_those_that_expired_and_were_renewed_among_them() {
+    let fleet = Fleet::new().await;
+    let (node, kind) = (fleet.node().await, destructive(&fleet).await);
+    let settings = two_of_a_and_one_of_b();
+    let mut db = fleet.db().await;
+    let scope = [false, true].map(|binds_payload| {
+        let payload = bc_proto::canonical::to_vec(&command(&node, kind).payload).expect("JSON");
+        let payload_sha256 = binds_payload.then(|| bc_proto::canonical::sha256_hex(&payload));
+        Leaf { subject: node.to_string(), kind: "test.control-destructive".into(), payload_sha256 }
+    });
+    let proposal = Proposal {
+        id: BatchId::from_uuid(crate::testing::uuid()),
+        tenant: fleet.tenant,
+        requested_by: "module/remediation".into(),
+        idempotency_key: "k".into(),
+        reason: "retired".into(),
+        scope: scope.into(),
+        lasts: time::Duration::hours(1),
+    };
+    let Created::New(batch) = batches::create(&mut db, &proposal, at(0)).await.expect("a database") else {
+        panic!("it is new")
+    };
+    let document = batch.document;
+    let approvals = [(1, 0, 50), (2, 1, 2_000), (3, 2, 2_000), (1, 60, 2_000)].map(|(number, from, until)| {
+        Approval::sign(&approver_key(number), &document, unix_ms(at(from)), unix_ms(at(until)))
+    });
+    let mut queued = None;
+    for (approval, now) in approvals.iter().zip([1, 2, 3, 61]) {
+        let mut tx = fleet.pool.begin().await.expect("a transaction");
+        let approved = batches::approve(&mut tx, &settings, fleet.tenant, proposal.id, approval, at(now)).await;
+        tx.commit().await.expect("a commit");
+        if approved.expect("it counts").tally.is_met && queued.is_none() {
+            let new = NewCommand { batch: Some(proposal.id), requested_by: "ann".into(), ..command(&node, kind) };
+            queued = Some(new.id);
+            let mut tx = fleet.pool.begin().await.expect("a transaction");
+            batches::enqueue(&mut tx, &settings, &signer(), vec![new], at(10)).await.expect("in its scope");
+            tx.commit().await.expect("a commit");
+        }
+    }
+    let queued = queued.expect("three are enough");
+    catch_up(&fleet, &signer(), at(70)).await;
+    let order = entries(&fleet).await.into_iter().find_map(|it| match it {
+        Entry::CommandQueued(order) => Some(order),
+        _ => None,
+    });
+    assert_eq!(order.and_then(|it| it.requested_by).as_deref(), Some("ann"));
+    let receipt = super::receipt(&mut db, fleet.tenant, queued).await.expect("a database").expect("it is logged");
+    let approved = receipt.approved.as_ref().expect("it belongs to a batch");
+    assert_eq!((&approved.document, &approved.approvals[..]), (&document, &approvals[..]));
+    assert!(approved.binds_payload && approved.index == 1, "the leaf that says more");
+    let roots = [SecretKey::from_seed([5; 32]).public()];
+    let trusted = Trusted { roots: &roots, node: None, now_ms: unix_ms(at(100_000)) };
+    let proven = receipt::verify(&receipt, trusted).expect("it holds long after");
+    assert!(proven.is_command_signed);
+    let mut approvers = [1, 2, 3].map(|number| approver_key(number).public());
+    approvers.sort();
+    assert_eq!(proven.approvers, approvers, "each once");
 }

@@ -88,7 +88,8 @@ pub async fn approve(
         released = held::release(db, id, now).await?;
     }
     if is_new {
-        let body = json!({ "approver": name, "isMet": tally.is_met, "missing": tally.missing });
+        // With the signature: what is kept of an approver is the approval that counts longest, and the log keeps each.
+        let body = json!({ "approver": name, "isMet": tally.is_met, "missing": tally.missing, "approval": approval });
         batches::say(db, &batch.document, "batch.approved", body, now).await?;
     }
     Ok(Approved { batch, tally, released })

@@ -46,6 +46,8 @@ pub struct NewCommand {
     pub is_held: bool,
     /// The batch that it belongs to. Whoever sets it has asked [`crate::batches::admit`].
     pub batch: Option<BatchId>,
+    /// Who asks for it: the identity's name, or `module/<name>`. Not part of what a key means: the first who asks stays.
+    pub requested_by: String,
 }
 
 /// A command in the queue.
@@ -174,6 +176,7 @@ struct Columns {
     not_afters: Vec<OffsetDateTime>,
     held: Vec<Uuid>,
     batches: Vec<Option<Uuid>>,
+    requesters: Vec<String>,
     signatures: Vec<Option<Vec<u8>>>,
     /// The life of the node that the signature is for; null for any.
     lives: Vec<Option<i64>>,
@@ -217,6 +220,7 @@ impl Columns {
             columns.not_afters.push(command.not_after);
             columns.held.extend(command.is_held.then(|| command.id.uuid()));
             columns.batches.push(command.batch.map(|batch| batch.uuid()));
+            columns.requesters.push(command.requested_by.clone());
         }
         columns.signatures = vec![None; commands.len()];
         columns.lives = vec![None; commands.len()];
@@ -292,9 +296,10 @@ impl Columns {
             r#"
             with asked as (
                 select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::bytea[],
-                                     $7::bigint[], $8::timestamptz[], $11::uuid[], $12::bytea[], $13::bigint[])
+                                     $7::bigint[], $8::timestamptz[], $11::uuid[], $12::bytea[], $13::bigint[],
+                                     $15::text[])
                 with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, batch,
-                                          signature, life, position)
+                                          signature, life, requester, position)
             ), fresh as (
                 select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane
                 from asked a
@@ -313,7 +318,8 @@ impl Columns {
                            array_agg(name) as names, array_agg(digest) as digests, array_agg(lane) as lanes,
                            array_agg(payload) as payloads, array_agg(hash) as hashes,
                            array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters,
-                           array_agg(batch) as batches, array_agg(signature) as signatures
+                           array_agg(batch) as batches, array_agg(signature) as signatures,
+                           array_agg(requester) as requesters
                     from (select * from fresh order by node_id, tenant_id, incarnation, position) ordered
                     group by node_id, tenant_id, incarnation
                     order by node_id
@@ -323,15 +329,15 @@ impl Columns {
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
                                       payload_hash, incarnation, min_generation, not_after, created_at, batch_id,
-                                      signature, worker_key)
+                                      signature, worker_key, requested_by)
                 select c.node_id, c.first_seq + p.place - 1, p.id, c.tenant_id, p.key, p.name, p.digest, p.lane,
                        p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10, p.batch, p.signature,
-                       case when p.signature is not null then $14::integer end
+                       case when p.signature is not null then $14::integer end, p.requester
                 from counted c
                 cross join lateral unnest(c.ids, c.keys, c.names, c.digests, c.lanes, c.payloads, c.hashes,
-                                          c.min_generations, c.not_afters, c.batches, c.signatures)
+                                          c.min_generations, c.not_afters, c.batches, c.signatures, c.requesters)
                     with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after, batch,
-                                          signature, place)
+                                          signature, requester, place)
                 on conflict (node_id, idempotency_key) do nothing
                 returning id, node_id, seq, tenant_id, kind, kind_digest, lane, incarnation, not_after
             ), queued as (
@@ -361,6 +367,7 @@ impl Columns {
             &self.signatures as &[Option<Vec<u8>>],
             &self.lives as &[Option<i64>],
             self.worker,
+            &self.requesters,
         )
         .fetch_all(db)
         .await?;
@@ -382,9 +389,9 @@ impl Columns {
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
                                       payload_hash, incarnation, min_generation, not_after, created_at, batch_id,
-                                      signature, worker_key)
+                                      signature, worker_key, requested_by)
                 select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10, $11, $12,
-                       $14
+                       $14, $15
                 from counted
                 on conflict (node_id, idempotency_key) do nothing
                 returning tenant_id, kind, seq
@@ -413,6 +420,7 @@ impl Columns {
             self.signatures[0].as_deref(),
             self.lives[0],
             self.worker,
+            self.requesters[0],
         )
         .fetch_all(db)
         .await?;

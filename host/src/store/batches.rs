@@ -80,7 +80,7 @@ pub async fn insert(db: &mut PgConnection, new: NewBatch<'_>, now: OffsetDateTim
     leaves.proofs = (0..document.size).map(|index| new.tree.prove(index).unwrap_or_default()).collect();
     let body = json!({
         "batchId": document.batch_id.to_string(), "requestedBy": document.requested_by, "reason": document.reason,
-        "size": document.size,
+        "size": document.size, "documentSha256": sha256(document),
     });
     let written = sqlx::query_scalar!(
         r#"with fresh as (
@@ -114,6 +114,11 @@ pub async fn insert(db: &mut PgConnection, new: NewBatch<'_>, now: OffsetDateTim
     .fetch_one(db)
     .await?;
     Ok(written > 0)
+}
+
+/// SHA-256 of a document's canonical JSON, as events and the log name it: 64 hexadecimal digits.
+fn sha256(document: &Document) -> String {
+    canonical::sha256_hex(&canonical::to_vec(document).expect("text and whole numbers are JSON"))
 }
 
 /// A time that was a whole number of milliseconds, as the database keeps it.
@@ -290,6 +295,7 @@ pub async fn say(
     now: OffsetDateTime,
 ) -> Result<(), Error> {
     body["batchId"] = batch.batch_id.to_string().into();
+    body["documentSha256"] = sha256(batch).into();
     sqlx::query!(
         "insert into events (tenant_id, topic, body, at) values ($1, $2, $3, $4)",
         batch.tenant_id.uuid(),

@@ -31,6 +31,8 @@ pub struct Command {
     pub batch: Option<BatchId>,
     /// Whether it is held until the batch has its approvals.
     pub is_held: bool,
+    /// Who asked for it; `None` for one from before that was written down.
+    pub requested_by: Option<String>,
     /// The kind.
     pub kind: String,
     /// SHA-256 of the kind's component.
@@ -164,6 +166,7 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, id: CommandId) -> Res
              result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
              case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
              (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
+             (select requested_by from commands b where b.node_id = c.node_id and b.seq = c.seq) as requested_by,
              coalesce(not_before = 'infinity', false) as "is_held!"
            from command_states c where tenant_id = $1 and id = $2"#,
         tenant.uuid(),
@@ -219,6 +222,7 @@ pub async fn list(
              result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
              case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
              (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
+             (select requested_by from commands b where b.node_id = c.node_id and b.seq = c.seq) as requested_by,
              coalesce(not_before = 'infinity', false) as "is_held!"
            from (select seq from page order by seq desc limit $5) p
            cross join lateral (
@@ -260,6 +264,7 @@ struct Row {
     reported_at: Option<OffsetDateTime>,
     batch_id: Option<Uuid>,
     is_held: bool,
+    requested_by: Option<String>,
 }
 
 impl TryFrom<Row> for Command {
@@ -289,6 +294,7 @@ impl TryFrom<Row> for Command {
             cancel_requested_at: row.cancel_requested_at,
             batch: row.batch_id.map(BatchId::from_uuid),
             is_held: row.is_held,
+            requested_by: row.requested_by,
             id,
         })
     }

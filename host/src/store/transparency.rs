@@ -16,7 +16,7 @@ use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
 use super::events::Cursor;
-use super::{Error, corrupt, signed, unix_ms, unsigned};
+use super::{Error, corrupt, signed, unix_ms, unsigned, worker_keys};
 
 /// The key of the advisory lock that makes the writer a singleton; any number that nothing else here uses.
 const LOCK: i64 = 0x6c_6f67_6765;
@@ -79,17 +79,18 @@ pub async fn stretch(db: &mut PgConnection, from: Cursor, limit: u32) -> Result<
 /// What of a stretch belongs into the log, in its order: the commands of destructive kinds and their ends, and all of batches.
 pub async fn facts(db: &mut PgConnection, from: Cursor, to: Cursor) -> Result<Vec<Entry>, Error> {
     let (from, to) = (from.parts(), to.parts());
-    // What stands as `null` here are columns of `commands` and `settled` that signing, batches and attestation add.
     let rows = sqlx::query_as!(
         Fact,
         r#"select e.tenant_id, e.node_id, e.command_id, e.topic, e.body as facts, e.at,
              c.incarnation as "incarnation?", c.kind as "kind?", c.kind_digest as "kind_digest?",
              c.payload_hash as "payload_hash?", c.not_after as "not_after?", c.min_generation as "min_generation?",
-             null::uuid as "batch_id?", null::text as "requested_by?", null::jsonb as "signature?",
+             c.batch_id as "batch_id?", c.requested_by as "requested_by?", c.signature as "signature?",
+             w.certificate as "worker?", c.created_at as "signed_at?",
              s.state::text as "state?", s.reason as "reason?", sha256(s.result) as "result_hash?",
-             s.reported_at as "reported_at?", null::bytea as "node_sig?", null::bytea as "certificate_hash?"
+             s.reported_at as "reported_at?", s.node_sig as "node_sig?", s.attested_by as "certificate_hash?"
            from events e
            left join commands c on c.id = e.command_id
+           left join worker_keys w on w.id = c.worker_key
            left join settled s on e.topic = 'command.settled' and s.node_id = c.node_id and s.seq = c.seq
            where (e.xid, e.id) > ($1::text::xid8, $2::bigint) and (e.xid, e.id) <= ($3::text::xid8, $4::bigint)
              and (e.topic like 'batch.%' or e.topic = any($5)
@@ -121,7 +122,9 @@ struct Fact {
     min_generation: Option<i64>,
     batch_id: Option<Uuid>,
     requested_by: Option<String>,
-    signature: Option<Value>,
+    signature: Option<Vec<u8>>,
+    worker: Option<Vec<u8>>,
+    signed_at: Option<OffsetDateTime>,
     state: Option<String>,
     reason: Option<String>,
     result_hash: Option<Vec<u8>>,
@@ -134,14 +137,17 @@ impl Fact {
     fn entry(self) -> Result<Entry, Error> {
         let (tenant, at_ms) = (TenantId::from_uuid(self.tenant_id), unix_ms(self.at));
         let (Some(command), Some(node)) = (self.command_id, self.node_id) else {
-            // Particulars of approvals come in with the event; whatever has a field of its own stands there as well.
-            let field = |name: &str| self.facts.get(name).cloned().and_then(|it| serde_json::from_value(it).ok());
-            let text = |name: &str| self.facts.get(name).and_then(Value::as_str);
+            let mut facts = self.facts;
+            // What has a field of its own does not stand in the facts as well, except for the batch.
+            let mut take = |name: &str| facts.as_object_mut().and_then(|facts| facts.remove(name));
+            let approval = take("approval").and_then(|it| serde_json::from_value(it).ok());
+            let document_sha256 = take("documentSha256").and_then(|it| it.as_str().map(str::to_owned));
+            let batch = facts.get("batchId").and_then(Value::as_str).and_then(|text| text.parse().ok());
             return Ok(Entry::Batch(Batch {
-                batch: text("batchId").and_then(|text| text.parse().ok()),
-                document_sha256: text("documentSha256").map(str::to_owned),
-                approval: field("approval"),
-                facts: self.facts,
+                batch,
+                document_sha256,
+                approval,
+                facts,
                 topic: self.topic,
                 tenant,
                 at_ms,
@@ -159,7 +165,7 @@ impl Fact {
                 min_generation: number("min_generation", command, self.min_generation)?,
                 batch: self.batch_id.map(BatchId::from_uuid),
                 requested_by: self.requested_by,
-                signature: self.signature.map(|it| read(it).ok_or_else(|| there("signature"))).transpose()?,
+                signature: worker_keys::stored("commands", command, self.signature, self.worker, self.signed_at)?,
                 tenant,
                 command,
                 node,
@@ -385,6 +391,24 @@ pub async fn about(
         with_batch,
     );
     rows.fetch_all(db).await?.into_iter().map(Kept::try_from).collect()
+}
+
+/// The place of a command's leaf in its batch: its index, whether it names the payload, and its proof. Of several that allow it
+/// the one that names most.
+pub async fn leaf(db: &mut PgConnection, order: &Queued) -> Result<Option<(u64, bool, Vec<u8>)>, Error> {
+    let row = sqlx::query!(
+        r#"select index, payload_sha256 is not null as "binds_payload!", proof from batch_leaves
+           where batch_id = $1 and subject = $2 and kind = $3
+             and (payload_sha256 is null or encode(payload_sha256, 'hex') = $4)
+           order by payload_sha256 is null, index limit 1"#,
+        order.batch.map(|it| it.uuid()),
+        order.node.to_string(),
+        order.kind,
+        order.payload_sha256,
+    );
+    let Some(row) = row.fetch_optional(db).await? else { return Ok(None) };
+    let index = unsigned("batch_leaves", "index", order.command, i64::from(row.index))?;
+    Ok(Some((index, row.binds_payload, row.proof)))
 }
 
 /// The certificate of a node, DER, by its SHA-256.

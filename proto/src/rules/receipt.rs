@@ -3,6 +3,8 @@
 //! **Invariant:** nothing in a receipt is taken on the word of whoever hands it over: each part is bound to the log's head, and the
 //! head to a root that the verifier trusts. What could not be checked is said, and not passed over.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -80,6 +82,9 @@ pub enum Invalid {
         /// What is wrong.
         error: sign::Error,
     },
+    /// The approvals are not those of the log.
+    #[error("approved.approvals: they are not those that were logged")]
+    OtherApprovals,
     /// The result is not the one that was logged.
     #[error("result: it is not the one that was logged")]
     Result,
@@ -249,7 +254,13 @@ fn approvers(
         Ok(()) => Ok(it.approver),
         Err(error) => Err(Invalid::Approval { approver: it.approver, error }),
     };
-    approved.approvals.iter().map(one).collect()
+    let approvers = approved.approvals.iter().map(one).collect::<Result<BTreeSet<_>, _>>()?;
+    // None can be left out either, and none added that came later.
+    if !batches.iter().filter_map(|(_, it)| it.approval.as_ref()).eq(&approved.approvals) {
+        return Err(Invalid::OtherApprovals);
+    }
+    // Whoever approved twice is one.
+    Ok(approvers.into_iter().collect())
 }
 
 fn outcome(receipt: &Receipt, settled: Settled, trusted: Trusted<'_>) -> Result<Outcome, Invalid> {

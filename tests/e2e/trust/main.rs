@@ -2,4 +2,6 @@
 //!
 //! **Invariant:** what is asserted is what a node did, and what it said of what it did not do.
 
+mod gateway;
+mod receipts;
 mod signing;

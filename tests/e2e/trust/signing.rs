@@ -11,7 +11,7 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// Makes a root in a folder; answers the file of its key, and its public half.
-fn make_root(folder: &Path, words: &[&str]) -> (String, String) {
+pub(crate) fn make_root(folder: &Path, words: &[&str]) -> (String, String) {
     let mut command = programs::command("better-compute");
     let said = programs::run(command.args(["pki"]).args(words).arg("--json").arg("--out").arg(folder));
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -20,19 +20,21 @@ fn make_root(folder: &Path, words: &[&str]) -> (String, String) {
     (text("keyFile").expect("a file"), text("root").or(text("newRoot")).expect("a root"))
 }
 
-fn pki(key_file: &str, roots: &[&str]) -> String {
+/// The settings under which it signs.
+pub(crate) fn pki(key_file: &str, roots: &[&str]) -> String {
     format!("[pki]\ncommand-signing = '{key_file}'\ncommand-signing-roots = {roots:?}\n")
 }
 
 /// What the node has written down of whom it trusts.
-fn trusted(node: &Node) -> SignedBundle {
+pub(crate) fn trusted(node: &Node) -> SignedBundle {
     let text = std::fs::read_to_string(node.path("state/trust.json")).unwrap_or_default();
     let line = text.lines().next().unwrap_or("{}");
     let kept: Value = serde_json::from_str(line).expect("JSON");
     serde_json::from_value(kept["signed"].clone()).unwrap_or_default()
 }
 
-async fn succeeds(cluster: &Cluster, key: &str, kind: &str) {
+/// Runs a kind on the first node to its success.
+pub(crate) async fn succeeds(cluster: &Cluster, key: &str, kind: &str) {
     let queued = cluster.api.run(&cluster.nodes[0].id, kind, key, Node::counted(0, 0)).await;
     let ended = cluster.api.settled(&queued).await;
     assert_eq!((ended.state.as_str(), ended.reason.as_str()), ("succeeded", ""), "{key}: {:?}", ended.result);

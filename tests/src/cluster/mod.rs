@@ -170,15 +170,31 @@ impl Cluster {
         replica::init_admin(&self.database, &self.folder.path().join("control-plane"), "other")
     }
 
+    /// Starts a replica that serves nodes alone. It has none of the others' settings, and so nothing that signs.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_gateway(&self) -> Replica {
+        Replica::start_gateway(self.replicas.len(), &self.database, &self.folder.path().join("control-plane")).await
+    }
+
     /// Lets one more node join and run.
     ///
     /// # Panics
     /// When it does not join.
     pub async fn add_node(&mut self) -> &mut Node {
+        let gateways: Vec<_> = self.replicas.iter().map(Replica::gateway_url).collect();
+        self.add_node_at(&gateways).await
+    }
+
+    /// The same, and it knows these gateways alone.
+    ///
+    /// # Panics
+    /// As [`Cluster::add_node`].
+    pub async fn add_node_at(&mut self, gateways: &[String]) -> &mut Node {
         let name = format!("node-{}", self.nodes.len());
         let token = self.api.join_token(None).await;
-        let gateways: Vec<_> = self.replicas.iter().map(Replica::gateway_url).collect();
-        let mut node = Node::join(&self.folder.path().join(&name), &name, &gateways, &token);
+        let mut node = Node::join(&self.folder.path().join(&name), &name, gateways, &token);
         node.start();
         self.nodes.push(node);
         self.nodes.last_mut().expect("it was just added")

@@ -32,7 +32,22 @@ pub struct Replica {
 impl Replica {
     /// Starts one and waits until it serves.
     pub(super) async fn start(index: usize, database: &Database, state_dir: &Path) -> Self {
-        let mut replica = Self {
+        let mut replica = Self::new(index, database, state_dir);
+        replica.restart().await;
+        replica
+    }
+
+    /// The same for one that serves nodes alone, with settings of its own.
+    pub(super) async fn start_gateway(index: usize, database: &Database, state_dir: &Path) -> Self {
+        let mut replica = Self::new(index, database, state_dir);
+        replica.settings = state_dir.with_file_name("gateway.toml");
+        replica.set("BETTER_COMPUTE_NO_API", "true");
+        replica.restart().await;
+        replica
+    }
+
+    fn new(index: usize, database: &Database, state_dir: &Path) -> Self {
+        Self {
             name: format!("replica-{index}"),
             database_url: database.url(),
             state_dir: state_dir.to_owned(),
@@ -41,9 +56,7 @@ impl Replica {
             environment: Vec::new(),
             settings: state_dir.with_extension("toml"),
             process: None,
-        };
-        replica.restart().await;
-        replica
+        }
     }
 
     /// Where its API is.

@@ -231,6 +231,7 @@ fn command(world: &World, node: NodeId) -> NewCommand {
         not_after: world.now() + Duration::from_hours(1),
         is_held: false,
         batch: None,
+        requested_by: "bench".into(),
     }
 }
 

@@ -122,6 +122,7 @@ impl Plane {
             not_after: now() + time::Duration::seconds(3600),
             is_held: false,
             batch: None,
+            requested_by: "bench".into(),
         }
     }
 

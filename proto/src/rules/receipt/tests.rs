@@ -92,10 +92,10 @@ impl Case {
     fn batch(&self) -> Batch {
         Batch {
             tenant: self.queued.tenant,
-            topic: "batch.created".into(),
+            topic: "batch.approved".into(),
             batch: self.queued.batch,
             document_sha256: Some(sha256_hex(&canonical::to_vec(&self.document).expect("JSON"))),
-            approval: None,
+            approval: Some(self.approval()),
             facts: json!({ "reason": "retired" }),
             at_ms: NOW - 900,
         }
@@ -153,8 +153,12 @@ impl Case {
             index: 0,
             binds_payload: true,
             proof: tree(&self.scope).prove(0).expect("it is in there"),
-            approvals: vec![Approval::sign(&self.approver, &self.document, NOW - 850, NOW + 850)],
+            approvals: vec![self.approval()],
         }
+    }
+
+    fn approval(&self) -> Approval {
+        Approval::sign(&self.approver, &self.document, NOW - 850, NOW + 850)
     }
 
     fn verify(&self, receipt: &Receipt) -> Result<Proven, Invalid> {
@@ -237,6 +241,12 @@ fn every_wrong_part_is_an_error_of_its_own() {
         approvals[0].approver = stranger.public();
     });
     assert_eq!(forged, Invalid::Approval { approver: stranger.public(), error: wrong(Purpose::Batch) });
+    assert_eq!(change(&|it| it.approved.as_mut().expect("there").approvals.clear()), Invalid::OtherApprovals);
+    let later = |it: &mut Receipt| {
+        let approvals = &mut it.approved.as_mut().expect("there").approvals;
+        approvals.push(Approval::sign(&stranger, &case.document, NOW, NOW + 850));
+    };
+    assert_eq!(change(&later), Invalid::OtherApprovals);
     let roots = [stranger.public()];
     let other_root = verify(&case.receipt(), Trusted { roots: &roots, node: None, now_ms: NOW });
     assert_eq!(other_root, Err(Invalid::Head(sign::Error::UnknownRoot(case.root.public()))));
