@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use bc_proto::rules::trust::{NotTrusted, SignedBundle, TrustBundle};
+use tokio::sync::Notify;
 
 use self::file::Kept;
 use crate::identity::{self, Card, Pinned};
@@ -51,6 +52,8 @@ pub struct Trust(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     bundle: ArcSwap<TrustBundle>,
+    /// Told when it changed; remembers that once for who does not wait at the time.
+    changed: Notify,
     /// The newest that the control plane signed here, milliseconds since the Unix epoch.
     signed_ms: AtomicU64,
     /// The latest server time that a gateway said.
@@ -106,6 +109,7 @@ impl Trust {
             told_ms: 0,
         });
         self.0.bundle.store(Arc::new(bundle));
+        self.0.changed.notify_one();
         self.0.signed_ms.store(kept.signed_ms.max(card.joined_ms), Ordering::Relaxed);
         self.0.told_ms.store(kept.told_ms, Ordering::Relaxed);
         let mut disk = self.0.disk.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,6 +119,11 @@ impl Trust {
     /// What counts now.
     pub fn now(&self) -> Arc<TrustBundle> {
         self.0.bundle.load_full()
+    }
+
+    /// Returns when what counts has changed since the last time that this returned. For one waiter: of several, one is told.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
     }
 
     /// Takes a bundle that was offered, if it may. Answers whether something changed.
@@ -130,6 +139,7 @@ impl Trust {
         }
         tracing::info!(version = bundle.version, roots = bundle.roots.len(), "the node trusts a new bundle");
         self.0.bundle.store(Arc::new(bundle));
+        self.0.changed.notify_one();
         Ok(true)
     }
 

@@ -124,11 +124,25 @@ impl Plugins {
 }
 
 impl Watching {
-    /// Follows the directory until it is dropped: waits for changes to come to rest, and rescans. Does nothing in between.
+    /// Follows the directory until it is dropped: waits for changes to come to rest, and rescans. Does so as well when the node
+    /// trusts others: files of publishers that it knows now are served. Does nothing in between.
     pub async fn follow(mut self) -> Infallible {
-        loop {
-            self.watch.settled().await;
-            self.plugins.rescan().await;
+        let (node, tell) = (Arc::clone(&self.plugins.0.node), self.watch.teller());
+        let trusting = async {
+            loop {
+                node.trust.changed().await;
+                tell();
+            }
+        };
+        let following = async {
+            loop {
+                self.watch.settled().await;
+                self.plugins.rescan().await;
+            }
+        };
+        tokio::select! {
+            never = trusting => never,
+            never = following => never,
         }
     }
 }

@@ -51,6 +51,12 @@ impl Watch {
         Ok(Self { dir: dir.to_owned(), watcher, seen })
     }
 
+    /// Tells it that something changed that is no file.
+    pub(super) fn teller(&self) -> impl Fn() + use<> {
+        let seen = Arc::clone(&self.seen);
+        move || seen.changed.notify_one()
+    }
+
     /// Returns when something changed and came to rest.
     pub(super) async fn settled(&mut self) {
         settled(&self.seen.changed).await;

@@ -12,6 +12,7 @@ use bc_daemon::config::Config;
 use bc_daemon::node::Node;
 use bc_daemon::plugins::{Change, Plugins};
 use bc_proto::rules::plugins::Release;
+use bc_proto::rules::trust::SignedBundle;
 use bc_runtime::capability::{Answer, Inventory};
 use bc_runtime::{Inspected, Kind, Outcome, Report, Run};
 use better_compute::kind::pack;
@@ -88,6 +89,11 @@ impl Bench {
         let mut bench = Self { folder, node, plugins, changes, following, held, let_go };
         assert_eq!(bench.change().await, Change::Loaded { file, release: release(bytes) });
         bench
+    }
+
+    /// The node is told whom to trust.
+    pub(crate) fn trust(&self, bundle: SignedBundle) {
+        assert!(self.node.trust.offer(bundle).expect("a root vouches for it"));
     }
 
     /// The plugin directory.

@@ -5,6 +5,9 @@ mod bench;
 use std::fs;
 
 use bc_daemon::plugins::Change;
+use bc_proto::rules::publishing::KindSignature;
+use bc_proto::rules::trust::{Publisher, SignedBundle, TrustBundle};
+use bc_proto::sign::SecretKey;
 use bc_runtime::Inspected;
 
 use self::bench::{Bench, KIND, built, digest_of, release, version};
@@ -121,4 +124,36 @@ async fn promise_27_a_directory_that_goes_keeps_its_kinds_and_the_next_one_is_fo
     let three = version("3.0.0");
     let file = bench.write("two", &three);
     assert_eq!(bench.change().await, Change::Replaced { file, release: release(&three), previous: release(&two) });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_who_is_trusted_now_counts_without_a_restart() {
+    let (one, two) = (version("1.0.0"), version("2.0.0"));
+    let mut bench = Bench::serving(&one).await;
+    let [root, ann, bob] = [1, 2, 3].map(|seed| SecretKey::from_seed([seed; 32]));
+    let trusting = |version, publishers: &[(&str, &SecretKey)]| {
+        let publisher = |(name, key): &(&str, &SecretKey)| Publisher { name: (*name).to_owned(), key: key.public() };
+        let publishers = publishers.iter().map(publisher).collect();
+        SignedBundle::sign(
+            TrustBundle { version, roots: vec![root.public()], publishers, ..TrustBundle::NONE },
+            &[&root],
+        )
+    };
+    bench.trust(trusting(1, &[("ann", &ann)]));
+    let (reason, _, serving) = bench.refusal(&bench.file(KIND)).await;
+    assert!(reason.contains("not signed"), "{reason}");
+    assert_eq!(serving, Some(release(&one)), "it is no longer vouched for, and stays until something else is");
+
+    let signature = KindSignature::sign(&release(&two).digest, &bob);
+    let signature = serde_json::to_vec(&signature).expect("JSON");
+    fs::write(bench.dir().join("two.wasm.sig"), signature).expect("the directory is writable");
+    let file = bench.put("two", &two);
+    let (reason, _, _) = bench.refusal(&file).await;
+    assert!(reason.contains(&bob.public().to_string()), "{reason}");
+
+    bench.trust(trusting(2, &[("ann", &ann), ("bob", &bob)]));
+    assert_eq!(bench.change().await, Change::Replaced { file, release: release(&two), previous: release(&one) });
+    let (_, _, serving) = bench.refusal(&bench.file(KIND)).await;
+    assert_eq!(serving, None, "nothing is served on account of the old file");
+    bench.no_more_changes();
 }
