@@ -4,8 +4,9 @@
 //!
 //! **Invariant:** nothing is built or copied here; what is missing is said together with the command that makes it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A program of this workspace, `bcd` for example, of the build that the running test belongs to.
 ///
@@ -66,6 +67,31 @@ pub fn run(command: &mut Command) -> Said {
         command.output().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
     let text = |bytes| String::from_utf8(bytes).expect("our programs print UTF-8");
     Said { code: status.code(), out: text(stdout), err: text(stderr) }
+}
+
+/// Runs a command at a terminal where somebody types this, to its end. Both of its outputs are what the terminal shows.
+///
+/// # Panics
+/// When there is no program `script` (util-linux), which makes the terminal.
+#[expect(clippy::disallowed_methods, reason = "these tests are about programs")]
+pub fn at_terminal(command: &Command, typed: &str) -> Said {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let quoted =
+        words.map(|word| format!("'{}'", word.to_str().expect("words of tests are text").replace('\'', r"'\''")));
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &quoted.collect::<Vec<_>>().join(" "), "/dev/null"]);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => script.env(name, value),
+            None => script.env_remove(name),
+        };
+    }
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut terminal = script.spawn().expect("`script` of util-linux is there");
+    terminal.stdin.take().expect("it is piped").write_all(typed.as_bytes()).expect("it reads");
+    let Output { status, stdout, .. } = terminal.wait_with_output().expect("it ends");
+    let shown = String::from_utf8(stdout).expect("our programs print UTF-8").replace("\r\n", "\n");
+    Said { code: status.code(), out: shown.clone(), err: shown }
 }
 
 fn built(path: PathBuf) -> PathBuf {

@@ -7,13 +7,17 @@ use bc_proto::id::{BatchId, CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use sqlx::PgConnection;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::bus::{Bus, Signal};
+use crate::loops;
 use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::batches::State;
 use crate::store::kinds::Digest;
 use crate::testing::{Fleet, approver_key, at, command, two_of_a_and_one_of_b, uuid};
 use crate::trust::{Settings, Signer};
+use crate::world::World;
 
 const KIND: &str = "test.control-destructive";
 
@@ -294,4 +298,24 @@ async fn whatever_meets_no_command_stays_held_in_a_batch_that_is_decided() {
         assert_eq!(stage.stands(command).await, "free");
     }
     assert_eq!(stage.state().await, State::Approved);
+}
+
+#[tokio::test]
+async fn the_loop_ends_a_batch_whose_time_is_over_and_what_waits_in_it_and_tells() {
+    let stage = stage().await;
+    // It may wait for longer than its batch.
+    let new = NewCommand { not_after: at(7_200), ..stage.command() };
+    let held = new.id;
+    let mut tx = stage.fleet.pool.begin().await.expect("a transaction");
+    enqueue(&mut tx, &stage.settings, &Signer::none(), vec![new], at(1)).await.expect("in its scope");
+    tx.commit().await.expect("a commit");
+    let (bus, stop) = (Bus::local(), CancellationToken::new());
+    let mut told = bus.subscribe();
+    let world = World::new(|| at(3_600), |_| unreachable!("nothing is named"));
+    loops::start(&stage.fleet.pool, &bus, &world, &stop);
+    while !matches!(told.recv().await.expect("the bus lives"), Signal::Events) || stage.state().await != State::Expired
+    {
+    }
+    stop.cancel();
+    assert_eq!(stage.stands(held).await, "batch-expired");
 }

@@ -1,5 +1,6 @@
 //! Who may publish kinds, and what needs a yes.
 
+use bc_proto::batch::Approval;
 use bc_proto::rules::approval::Policy;
 use bc_proto::rules::publishing::KindSignature;
 use bc_proto::rules::trust::Publisher;
@@ -8,6 +9,9 @@ use serde_json::json;
 
 use super::component::{kind, manifest};
 use super::{Api, App, Parts};
+use crate::store::unix_ms;
+use crate::testing::at;
+use crate::world::World;
 
 fn key(seed: u8) -> SecretKey {
     SecretKey::from_seed([seed; 32])
@@ -153,6 +157,51 @@ async fn a_component_that_may_do_more_needs_a_yes_and_under_a_quorum_an_approved
         let refused = activate(&api, &wide, more).await;
         assert_eq!((refused.code(), &refused.body["error"]["details"]["reason"]), ("INVALID_STATE", &json!(reason)));
     }
+    let leaf = |component: &[u8]| json!({ "subject": "acme.fan", "kind": "kinds.activate", "payloadSha256": digest(component) });
+    let propose = async |scope: serde_json::Value, key: &str| {
+        let ask = json!({ "tenantId": api.tenant(), "reason": "it cools", "scope": [scope], "idempotencyKey": key });
+        api.call("commandBatches.create", super::with(ask, json!({ "expiresInSeconds": 60 }))).await
+    };
+    let mut nameless = leaf(&wide);
+    nameless["subject"] = json!("");
+    for (scope, why) in [
+        (json!({ "subject": "acme.fan", "kind": "kinds.activate" }), "scope[0].payloadSha256: must be the digest of"),
+        (nameless, "scope[0].subject: must be the name of the kind to activate"),
+    ] {
+        let refused = propose(scope, "bad").await;
+        assert!(refused.words().contains(why), "{}", refused.words());
+    }
+    let approve = async |batch: &serde_json::Value| {
+        let document = serde_json::from_value(batch["document"].clone()).expect("a document");
+        let approval = Approval::sign(&key(1), &document, unix_ms(at(99)), unix_ms(at(900)));
+        let ask = json!({ "tenantId": api.tenant(), "batchId": batch["batchId"], "approval": approval });
+        api.call("commandBatches.approve", ask).await.ok()
+    };
+    let under = |batch: &serde_json::Value| json!({ "acceptWider": true, "batchId": batch["batchId"] });
+    let refused = async |batch: &serde_json::Value, why: &str| {
+        let answer = activate(&api, &wide, under(batch)).await;
+        let reason = &answer.body["error"]["details"]["reason"];
+        assert_eq!((answer.code(), reason), ("INVALID_STATE", &json!("batch-required")), "{why}");
+    };
+    let open = propose(leaf(&wide), "open").await.ok();
+    refused(&open, "nobody approved it").await;
+    let other = propose(leaf(&unwatched), "other").await.ok();
+    assert_eq!(approve(&other).await["state"], "approved");
+    refused(&other, "it is for another component").await;
+    let rejected = propose(leaf(&wide), "rejected").await.ok();
+    approve(&rejected).await;
+    let ask = json!({ "tenantId": api.tenant(), "batchId": rejected["batchId"], "reason": "too loud" });
+    api.call("commandBatches.reject", ask).await.ok();
+    refused(&rejected, "somebody said no after all").await;
+    let expired = propose(leaf(&wide), "expired").await.ok();
+    approve(&expired).await;
+    crate::loops::sweep(&api.fleet.pool, &api.app.bus, &World::new(|| at(160), |_| {})).await.expect("a database");
+    refused(&expired, "its time is over").await;
+    let good = propose(leaf(&wide), "good").await.ok();
+    approve(&good).await;
+    let unsaid = activate(&api, &wide, json!({ "batchId": good["batchId"] })).await;
+    assert_eq!(unsaid.body["error"]["details"]["reason"], "wider-grant", "approvers are not the one who says yes");
+    assert_eq!(activate(&api, &wide, under(&good)).await.ok()["status"], "active");
     let bad = activate(&api, &wide, json!({ "batchId": "x" })).await;
     assert_eq!(bad.words(), "400 INVALID_INPUT batchId: must be an id of the form batch_…");
     assert_eq!(activate(&api, &narrow, json!({})).await.ok()["status"], "active", "less needs nobody");
