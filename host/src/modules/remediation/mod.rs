@@ -18,8 +18,6 @@ mod case;
 mod pass;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests;
 
 use std::time::Duration;
 
