@@ -249,7 +249,7 @@ pub async fn patients(
 }
 
 /// The attempts at nodes that still count: those that are pending, those that nobody can tell and nobody cleared, and those that
-/// began after `since`. Withdrawn ones do not.
+/// began or ended after `since`. Withdrawn ones do not.
 pub async fn counting(db: &mut PgConnection, nodes: &[NodeId], since: OffsetDateTime) -> Result<Vec<Attempt>, Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(NodeId::uuid).collect();
     let rows = sqlx::query_as!(
@@ -262,7 +262,7 @@ pub async fn counting(db: &mut PgConnection, nodes: &[NodeId], since: OffsetDate
                   ) as "is_unsent!"
            from remediations
            where node_id = any($1) and outcome <> 'withdrawn'
-             and (started_at > $2 or outcome = 'pending' or (outcome = 'ambiguous' and cleared_at is null))
+             and (started_at > $2 or ended_at > $2 or outcome = 'pending' or (outcome = 'ambiguous' and cleared_at is null))
            order by node_id, started_at"#,
         &nodes,
         since,

@@ -16,6 +16,10 @@ const NOT_REGISTERED: &str = "kind-not-registered";
 /// The node's certificate does not allow that kind.
 const NOT_ALLOWED: &str = "kind-not-allowed";
 
+/// How long after the end of an attempt nothing more is tried, milliseconds. A node says anew what it has after each run and on each
+/// session; until that has come, the last word is from before, and a boot that went well would be followed by another.
+pub(super) const SETTLES_MS: u64 = 5 * 60_000;
+
 /// What is to be done with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
@@ -53,6 +57,10 @@ impl Case<'_> {
             let why = pending.is_unsent.then(|| self.is_void(pending, fleet, limits, now_ms)).flatten();
             return why.map_or(Next::Rest, |why| Next::Withdraw((*pending).clone(), why));
         }
+        let ended = self.attempts.iter().filter_map(|it| it.ended_at).max();
+        if ended.is_some_and(|at| now_ms < unix_ms(at).saturating_add(SETTLES_MS)) {
+            return Next::Rest;
+        }
         let counts = self.around(fleet);
         match self.decide(self.patient.is_connected, None, counts, limits, now_ms) {
             Decision::Nothing => Next::Rest,
@@ -73,13 +81,15 @@ impl Case<'_> {
 
     /// Why an attempt that was not sent yet would not be begun now; `None` while it would.
     fn is_void(&self, pending: &Attempt, fleet: &Fleet, limits: &Limits, now_ms: u64) -> Option<&'static str> {
-        let mut around = self.around(fleet);
+        // What speaks against one more attempt does not speak against this one, which was counted when it began.
+        let limits = Limits { attempts: u32::MAX, ..limits.clone() };
+        let mut around = rules::Fleet { attempted: 0, ..self.around(fleet) };
         // It counts itself, as one that is to boot and as one whose session is gone.
         if pending.ailment == Ailment::RebootRequired || !self.patient.is_connected {
             around.away = around.away.saturating_sub(1);
         }
         // A session that is gone for a moment is no reason; what lies behind it may be one.
-        match self.decide(true, Some(pending), around, limits, now_ms) {
+        match self.decide(true, Some(pending), around, &limits, now_ms) {
             Decision::Nothing => Some("no-longer-needed"),
             Decision::Act { ailment, gpus } => {
                 let is_same = ailment == pending.ailment && pending.gpus.iter().all(|gpu| gpus.contains(gpu));
@@ -88,7 +98,6 @@ impl Case<'_> {
             Decision::Hold { why: Hold::Protected, .. } => Some("protected"),
             Decision::Hold { why: Hold::InUse, .. } => Some("in-use"),
             Decision::Hold { why: Hold::PoolAway, .. } => Some("pool-away"),
-            // Those speak against one more attempt, and this one was counted when it began.
             Decision::Hold { .. } => None,
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::{PgConnection, PgTransaction};
 use time::{Duration, OffsetDateTime};
 
-use super::case::{Case, Next};
+use super::case::{Case, Next, SETTLES_MS};
 use super::{Error, Module, NAME};
 use crate::attestation;
 use crate::batches::{self, Created, Proposal};
@@ -319,7 +319,7 @@ impl Module {
         now: OffsetDateTime,
     ) -> Result<Vec<Attempt>, Error> {
         let nodes: Vec<NodeId> = patients.iter().map(|it| it.node).collect();
-        let window = self.limits.attempt_window_ms.max(self.limits.breaker_window_ms);
+        let window = self.limits.attempt_window_ms.max(self.limits.breaker_window_ms).max(SETTLES_MS);
         Ok(remediations::counting(db, &nodes, remediations::before(now, window)).await?)
     }
 
