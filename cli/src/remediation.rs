@@ -4,9 +4,7 @@
 
 use std::process::ExitCode;
 
-use bc_host::api::types::{
-    ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations,
-};
+use bc_host::api::types::{ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations};
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{json, to_value};

@@ -61,7 +61,9 @@ fn window(key: &str, text: Option<&str>, default_ms: u64) -> anyhow::Result<u64>
     let span: Option<Duration> = text.parse::<humantime::Duration>().ok().map(Into::into);
     let holds = span.filter(|span| (Duration::from_mins(1)..=MAX_WINDOW).contains(span));
     let ms = holds.and_then(|span| u64::try_from(span.as_millis()).ok());
-    ms.ok_or_else(|| anyhow::anyhow!("remediation.{key}: must be a span between 1m and 365days, such as 24h, but is {text:?}"))
+    ms.ok_or_else(|| {
+        anyhow::anyhow!("remediation.{key}: must be a span between 1m and 365days, such as 24h, but is {text:?}")
+    })
 }
 
 #[cfg(test)]

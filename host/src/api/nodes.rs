@@ -104,7 +104,8 @@ async fn answer(app: &App, tenant: TenantId, node: NodeId) -> Result<Json<types:
         message: it.message,
         since: it.since,
     });
-    let remediation_hold = remediations::holds(&mut db, tenant, Some(node), 1).await?.pop().map(super::remediations::hold);
+    let remediation_hold =
+        remediations::holds(&mut db, tenant, Some(node), 1).await?.pop().map(super::remediations::hold);
     Ok(Json(types::Node { conditions: conditions.collect(), remediation_hold, ..document(found) }))
 }
 

@@ -13,8 +13,8 @@ use super::openapi::Errors;
 use super::types::{self, ClearRemediations, Cleared, ListRemediations, RemediationHold, Remediations};
 use super::{App, cursor};
 use crate::bus::Signal;
-use crate::store::remediations::{self, Attempt, Held};
 use crate::store::nodes;
+use crate::store::remediations::{self, Attempt, Held};
 
 /// The most nodes that are left alone in one answer.
 const MAX_HOLDS: u32 = 1_000;
@@ -41,7 +41,7 @@ pub(super) async fn list(
         caller.on_node(NODES_READ, node)?;
         nodes::find(&mut db, tenant, node).await?.ok_or_else(|| Failure::not_found("node", node))?;
     }
-    let sees = |node: NodeId| caller.may(NODES_READ, &format!("compute-node/{node}"));
+    let may_read = |node: NodeId| caller.may(NODES_READ, &format!("compute-node/{node}"));
     let mut below = below.flatten();
     let holds = match below {
         Some(_) => Vec::new(),
@@ -53,7 +53,7 @@ pub(super) async fn list(
         let page = remediations::list(&mut db, tenant, node, below, remediations::MAX_PAGE).await?;
         let is_last = page.len() < remediations::MAX_PAGE as usize;
         below = page.last().map(|last| last.command);
-        seen.extend(page.into_iter().filter(|attempt| sees(attempt.node)));
+        seen.extend(page.into_iter().filter(|attempt| may_read(attempt.node)));
         if is_last || seen.len() > limit {
             break;
         }
@@ -64,7 +64,7 @@ pub(super) async fn list(
     Ok(Json(Remediations {
         items: seen.into_iter().map(document).collect(),
         next_cursor,
-        holds: holds.into_iter().filter(|held| sees(held.node)).map(hold).collect(),
+        holds: holds.into_iter().filter(|held| may_read(held.node)).map(hold).collect(),
     }))
 }
 

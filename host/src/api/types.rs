@@ -26,7 +26,9 @@ pub use self::audit::{
 pub use self::batches::*;
 pub use self::certificates::*;
 pub use self::kinds::*;
-pub use self::remediations::{ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations};
+pub use self::remediations::{
+    ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations,
+};
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 

@@ -453,8 +453,7 @@ pub async fn note(
     let nodes: Vec<Uuid> = holds.iter().map(|(node, _)| node.uuid()).collect();
     let ailments: Vec<Option<String>> =
         holds.iter().map(|(_, hold)| hold.as_ref().map(|(ailment, _)| ailment.to_string())).collect();
-    let whys: Vec<Option<String>> =
-        holds.iter().map(|(_, hold)| hold.as_ref().map(|(_, why)| why.clone())).collect();
+    let whys: Vec<Option<String>> = holds.iter().map(|(_, hold)| hold.as_ref().map(|(_, why)| why.clone())).collect();
     let done = sqlx::query!(
         "with said as materialized (
            select * from unnest($1::uuid[], $2::text[], $3::text[]) as a (node_id, ailment, why)

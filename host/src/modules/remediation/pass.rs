@@ -17,10 +17,10 @@ use crate::attestation;
 use crate::batches::{self, Created, Proposal};
 use crate::bus::Signal;
 use crate::faults::crash_at;
+use crate::queue;
 use crate::queue::cancel::Cancellation;
 use crate::queue::enqueue::{NewCommand, Outcome as Queueing};
 use crate::queue::hello::REBOOTED;
-use crate::queue;
 use crate::store::remediations::{self, Attempt, Fleet, Over, Patient, Standing};
 use crate::store::{self, kinds::Digest, specs, unix_ms};
 

@@ -137,8 +137,7 @@ impl Stage {
     /// What was tried at a node, oldest first.
     async fn attempts(&self, node: Live) -> Vec<Attempt> {
         let db = &mut *self.fleet.db().await;
-        let mut found =
-            remediations::list(db, self.fleet.tenant, Some(node.id), None, 200).await.expect("a database");
+        let mut found = remediations::list(db, self.fleet.tenant, Some(node.id), None, 200).await.expect("a database");
         found.sort_by_key(|it| (it.ailment, it.number));
         found
     }
@@ -265,7 +264,10 @@ async fn an_attempt_is_a_row_a_batch_of_one_leaf_and_a_command_that_presupposes_
     assert_eq!(told, [Signal::Work { node: node.id }, Signal::Events]);
 
     let attempt = stage.newest(node).await;
-    assert_eq!((attempt.number, attempt.standing, &attempt.gpus[..]), (1, Standing::Pending, &[GPU.to_owned(), OTHER.into()][..]));
+    assert_eq!(
+        (attempt.number, attempt.standing, &attempt.gpus[..]),
+        (1, Standing::Pending, &[GPU.to_owned(), OTHER.into()][..])
+    );
     let command = stage.command(attempt.command).await;
     assert_eq!((command.kind.as_str(), &command.payload), ("gpu.reset", &json!({ "gpus": [GPU, OTHER] })));
     assert_eq!((command.state, command.is_held, command.batch), (Stands::Pending, false, Some(attempt.batch)));
@@ -301,7 +303,10 @@ async fn promise_16_the_budget_of_attempts_outlives_restarts() {
     assert_eq!((passed.begun, passed.held), (0, 1));
     assert_eq!(stage.hold(node).await, "out-of-attempts");
     assert_eq!(stage.pass().await, Passed::default(), "a reason is noted once");
-    assert_eq!(stage.said("remediation.held").await, [json!({ "ailment": "RowRemapPending", "why": "out-of-attempts" })]);
+    assert_eq!(
+        stage.said("remediation.held").await,
+        [json!({ "ailment": "RowRemapPending", "why": "out-of-attempts" })]
+    );
     // The first attempt is a day ago.
     stage.later(24 * 3_600 - 900);
     assert_eq!(stage.pass().await.begun, 1);
