@@ -18,6 +18,7 @@ pub mod node;
 pub mod output;
 mod payload;
 pub mod pki;
+pub mod remediation;
 pub mod reservation;
 pub mod server;
 mod shell;

@@ -13,6 +13,7 @@ use better_compute::events::EventsCommand;
 use better_compute::kind::KindCommand;
 use better_compute::node::NodeCommand;
 use better_compute::pki::PkiCommand;
+use better_compute::remediation::RemediationCommand;
 use better_compute::reservation::ReservationCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
@@ -48,6 +49,9 @@ enum Command {
     /// Reserve GPUs, and give them back
     #[command(subcommand)]
     Reservation(ReservationCommand),
+    /// See what the control plane tried by itself to mend nodes, and let nodes go on
+    #[command(subcommand)]
+    Remediation(RemediationCommand),
     /// Write, build, inspect, check and run command kinds, and register them
     #[command(subcommand)]
     Kind(KindCommand),
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Command::Batch(command) => block_on(command.execute()),
         Command::Node(command) => block_on(command.execute()),
         Command::Reservation(command) => block_on(command.execute()),
+        Command::Remediation(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
         Command::Audit(command) => block_on(command.execute()),

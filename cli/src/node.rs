@@ -312,6 +312,7 @@ impl Shown for Node {
             ("bcd", self.bcd_version.clone().unwrap_or_default()),
             ("kinds", kinds.join(", ")),
             ("conditions", conditions(self)),
+            ("left alone", left_alone(self)),
             ("enrolled", moment(Some(self.created_at), now)),
         ]
     }
@@ -323,6 +324,11 @@ fn conditions(node: &Node) -> String {
         format!("{}{of}: {}", it.kind, it.message)
     };
     node.conditions.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Why the control plane does not mend it by itself, if it would have to.
+fn left_alone(node: &Node) -> String {
+    node.remediation_hold.as_ref().map(|it| format!("{}: {}", it.ailment, it.why)).unwrap_or_default()
 }
 
 fn labels(node: &Node) -> String {

@@ -9,7 +9,7 @@
 use bc_faults::{Faults, Unknown};
 
 /// Every point.
-const POINTS: [&str; 26] = [
+const POINTS: [&str; 28] = [
     "enqueue.before-write",
     "enqueue.after-write",
     "claim.before-write",
@@ -35,6 +35,9 @@ const POINTS: [&str; 26] = [
     // A sweep that found something.
     "sweep.before-write",
     "sweep.after-write",
+    // An attempt to mend a node: its row, its batch and its command.
+    "remediation.before-write",
+    "remediation.after-write",
     // A step of the transparency log that found something.
     "log.before-write",
     "log.after-write",

@@ -11,6 +11,7 @@ pub mod desired;
 pub mod faults;
 pub mod gateway;
 pub mod loops;
+pub mod modules;
 pub mod pki;
 pub mod postgres;
 pub mod queue;

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bc_proto::rules::remediation::Limits;
 use bc_runtime::Engine;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
+use crate::modules::remediation;
 use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::tls::Https;
@@ -48,6 +50,8 @@ pub struct Config {
     pub serves_api: bool,
     /// The folder with secrets' values, where this replica may read them; without it, other replicas seal.
     pub secrets_dir: Option<std::path::PathBuf>,
+    /// How far nodes are mended without being asked; without it they are not.
+    pub remediation: Option<Limits>,
 }
 
 /// Where it listens. Whoever binds them knows their ports.
@@ -105,6 +109,12 @@ pub async fn run(
     }
     let signer = Signer::of(&config.pki, &world);
     audit::start(&pool, &bus, &signer, &world, &ended);
+    // What decides stands where the API does: it has the signer.
+    if let (true, Some(limits)) = (config.serves_api, &config.remediation) {
+        let (pki, limits) = (config.pki.clone(), limits.clone());
+        let (pool, bus, world, signer) = (pool.clone(), bus.clone(), world.clone(), signer.clone());
+        remediation::start(remediation::Module { pool, bus, world, signer, pki, limits }, &ended);
+    }
     let settings = gateway::Settings {
         replica: config.replica.clone(),
         hosts: hosts(&config.gateway_url, &config.gateway_hosts),

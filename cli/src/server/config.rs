@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::pki::Pki;
+use super::remediation::Remediation;
 use crate::shell;
 
 /// 1 MiB: payloads are parameters, not data.
@@ -89,6 +90,9 @@ pub struct Settings {
     /// nodes
     #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_SECRETS_DIR")]
     secrets_dir: Option<PathBuf>,
+    /// How far nodes are mended without being asked.
+    #[arg(skip)]
+    remediation: Option<Remediation>,
 }
 
 /// A span as text, `20s`.
@@ -172,6 +176,7 @@ impl Settings {
             no_api: self.no_api || file.no_api,
             pki: self.pki.or(file.pki),
             secrets_dir: self.secrets_dir.or(file.secrets_dir),
+            remediation: self.remediation.or(file.remediation),
         }
     }
 
@@ -219,6 +224,7 @@ impl Settings {
             pki,
             serves_api: !self.no_api,
             secrets_dir: self.secrets_dir,
+            remediation: self.remediation.map(Remediation::checked).transpose()?,
         };
         Ok(Decided {
             database,
@@ -267,6 +273,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         pki: bc_host::trust::Settings::default(),
         serves_api: true,
         secrets_dir: None,
+        remediation: None,
     }
 }
 

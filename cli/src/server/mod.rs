@@ -6,6 +6,7 @@
 pub mod authority;
 pub(crate) mod config;
 pub(crate) mod pki;
+pub(crate) mod remediation;
 pub mod stop;
 
 use std::path::PathBuf;

@@ -17,6 +17,7 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod outbox;
+mod remediations;
 mod reservations;
 mod specs;
 #[cfg(test)]
@@ -145,6 +146,8 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(reservations::release))
         .routes(routes!(reservations::get))
         .routes(routes!(reservations::list))
+        .routes(routes!(remediations::list))
+        .routes(routes!(remediations::clear))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

@@ -19,7 +19,7 @@ use crate::bus::Signal;
 use crate::queue::life;
 use crate::store::join_tokens::{self, NewJoinToken};
 use crate::store::nodes::{self, Node};
-use crate::store::{code, conditions};
+use crate::store::{code, conditions, remediations};
 
 /// The most labels of a node.
 const MAX_LABELS: usize = 64;
@@ -104,7 +104,9 @@ async fn answer(app: &App, tenant: TenantId, node: NodeId) -> Result<Json<types:
         message: it.message,
         since: it.since,
     });
-    Ok(Json(types::Node { conditions: conditions.collect(), ..document(found) }))
+    let remediation_hold =
+        remediations::holds(&mut db, tenant, Some(node), 1).await?.pop().map(super::remediations::hold);
+    Ok(Json(types::Node { conditions: conditions.collect(), remediation_hold, ..document(found) }))
 }
 
 /// Set labels of a node; `null` takes one away, and those that are not named stay.
@@ -221,6 +223,7 @@ fn document(node: Node) -> types::Node {
             .map(|kind| types::LoadedKind { name: kind.name, version: kind.version.to_string(), digest: kind.digest })
             .collect(),
         conditions: Vec::new(),
+        remediation_hold: None,
         created_at: node.created_at,
         last_hello_at: node.last_hello_at,
     }

@@ -21,6 +21,7 @@ use super::types::{self, ErrorBody};
         (name = "commands", description = "One-shot actions on a node"),
         (name = "commandBatches", description = "Destructive commands that people approve together"),
         (name = "nodes", description = "Enrolled machines"),
+        (name = "remediations", description = "What the control plane tried by itself to mend nodes"),
         (name = "kinds", description = "WebAssembly components, one for each command kind"),
         (name = "tokens", description = "Who may call"),
         (name = "audit", description = "The transparency log of destructive commands"),

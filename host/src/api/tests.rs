@@ -12,6 +12,7 @@ mod nodes;
 mod openapi;
 mod permissions;
 mod publishing;
+mod remediations;
 mod specs;
 mod tokens;
 
@@ -99,6 +100,7 @@ impl Api {
             pki,
             serves_api: true,
             secrets_dir: None,
+            remediation: None,
         };
         let app = App::new(Parts {
             pool: fleet.pool.clone(),

@@ -8,6 +8,7 @@ mod audit;
 mod batches;
 mod certificates;
 mod kinds;
+mod remediations;
 mod reservations;
 mod specs;
 
@@ -25,6 +26,9 @@ pub use self::audit::{
 pub use self::batches::*;
 pub use self::certificates::*;
 pub use self::kinds::*;
+pub use self::remediations::{
+    ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations,
+};
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 
@@ -286,6 +290,9 @@ pub struct Node {
     /// What is the matter with it, by its own word. `nodes.list` leaves it out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Why the control plane does not mend it for now, though it has something. `nodes.list` leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remediation_hold: Option<RemediationHold>,
     /// When it was enrolled.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,

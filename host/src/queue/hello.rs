@@ -21,7 +21,7 @@ use super::settle::{self, Settlement};
 use crate::store::{Error, code, corrupt, signed, unsigned};
 
 /// The result of a command that a new boot or role settles; the node that would have reported it is no more.
-const REBOOTED: &[u8] = br#"{"rebooted":true}"#;
+pub(crate) const REBOOTED: &[u8] = br#"{"rebooted":true}"#;
 
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,6 +17,7 @@ pub mod kinds;
 pub mod node_certificates;
 pub mod nodes;
 pub mod partitions;
+pub mod remediations;
 pub mod reservations;
 pub mod secret_exchanges;
 pub mod specs;

@@ -81,6 +81,7 @@ impl Control {
                 pki: bc_host::trust::Settings::default(),
                 serves_api: true,
                 secrets_dir: None,
+                remediation: None,
             };
             let own =
                 PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;
