@@ -14,12 +14,14 @@ pub(super) async fn play() -> Vec<Table> {
     vec![quorums().await, broken_glass().await]
 }
 
+/// What is made of an approved command.
+type Forge = fn(&mut Deliver);
+
 async fn quorums() -> Table {
     let mut scene = Scene::new("What people approved", quorum(1, 0)).await;
     let seq = scene.next();
     let alone = scene.honest.command(seq);
     scene.dropped("a destructive command outside batches", NO, &alone).await;
-    type Forge = fn(&mut Deliver);
     let attempts: [(&str, bool, Forge); 11] = [
         ("its approvals, taken away", false, |it| it.approved = None),
         ("the approvals of another batch", false, |it| it.approved = Some(Box::new(Batch::new(2, false).approved(0)))),

@@ -32,7 +32,7 @@ fn answer(by: &ControlPlane, command: CommandId, node: NodeId, secret_ref: &str,
 }
 
 /// What the daemon does with an answer to its request: command 1, `token`, the one-time key 1.
-fn judge(answer: Answer) -> Result<(), String> {
+fn judge(answer: &Answer) -> Result<(), String> {
     let (command, node, secret_ref) = (id(1), node_id(), "token");
     let (one_time_key, sealed_sha256) = (hex::encode(asked(1).public()), answer.sealed.sha256_hex());
     let body =
@@ -46,7 +46,7 @@ pub(super) fn play() -> Table {
     let mut table = Table::new("Secrets (in memory, through the daemon's checks)");
     let honest = ControlPlane::honest();
     let good = || answer(&honest, id(1), node_id(), "token", 1);
-    judge(good()).expect("the true answer opens");
+    judge(&good()).expect("the true answer opens");
     let own = || answer(&ControlPlane::attacker(), id(1), node_id(), "token", 1);
     let attempts = [
         ("a value that the gateway sealed, unsigned", Answer { signature: None, ..own() }),
@@ -62,7 +62,7 @@ pub(super) fn play() -> Table {
         ("a command's signature", Answer { signature: honest.command(1).signature, ..good() }),
     ];
     for (attempt, answer) in attempts {
-        let refused_by = judge(answer).expect_err(attempt);
+        let refused_by = judge(&answer).expect_err(attempt);
         table.row(attempt, &refused_by, NOTHING);
     }
     table
