@@ -150,7 +150,7 @@ impl World {
         let Some(session) = current.and_then(|(session, _)| self.sessions.get_mut(&session)) else { return };
         session.up.push_back(match frame {
             Frame::Ack(command) => Up::Ack(number(command)),
-            Frame::Update(update) => Up::Update(update),
+            Frame::Update(update) | Frame::Denied(update) => Up::Update(update),
             // Specs come here when the world has them, asked for or not.
             Frame::SpecWanted(_) => return,
         });

@@ -257,7 +257,11 @@ impl Serving<'_> {
         match message.frame {
             Some(v1::to_node::Frame::Deliver(deliver)) => match Deliver::try_from(deliver) {
                 Ok(deliver) => {
-                    if let Some(deliver) = self.fetches.hold(deliver) {
+                    // No component is fetched, let alone compiled, for what nobody ordered.
+                    let Context { trust, time, .. } = self.context;
+                    let is_ordered = trust.now().is_ordered(&deliver, time.at(Instant::now()));
+                    let ready = if is_ordered { self.fetches.hold(deliver) } else { Some(deliver) };
+                    if let Some(deliver) = ready {
                         self.deliver(deliver).await;
                     }
                 }

@@ -141,6 +141,8 @@ impl FrameSink for Outbox {
             line.say(match frame {
                 Frame::Ack(command) => v1::from_node::Frame::Ack(v1::Ack { command_id: command.to_string() }),
                 Frame::Update(update) => v1::from_node::Frame::Update(self.signed(update).into()),
+                // Unsigned: it is no word on what became of the command.
+                Frame::Denied(update) => v1::from_node::Frame::Update(update.into()),
                 Frame::SpecWanted(min_generation) => {
                     v1::from_node::Frame::SpecWanted(v1::SpecWanted { min_generation })
                 }

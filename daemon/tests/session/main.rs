@@ -1,5 +1,6 @@
 //! The daemon and a scripted gateway, over real TLS.
 
+mod adversary;
 mod bench;
 mod credentials;
 mod gateway;

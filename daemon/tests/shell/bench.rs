@@ -219,7 +219,7 @@ impl Daemon {
     /// The next frame, which is a report about this command.
     pub(crate) async fn report(&mut self, seq: u64) -> Update {
         match self.frame().await {
-            Frame::Update(update) if update.command == id(seq) => update,
+            Frame::Update(update) | Frame::Denied(update) if update.command == id(seq) => update,
             other => panic!("no report about {}: {other:?}", id(seq)),
         }
     }
@@ -234,7 +234,7 @@ impl Daemon {
     pub(crate) async fn reports_of<const N: usize>(&mut self, seqs: [u64; N]) -> [Update; N] {
         let mut found = seqs.map(|_| None);
         while found.iter().any(Option::is_none) {
-            let Frame::Update(update) = self.frame().await else { continue };
+            let (Frame::Update(update) | Frame::Denied(update)) = self.frame().await else { continue };
             if let Some(at) = seqs.iter().position(|&seq| id(seq) == update.command)
                 && update.report.is_terminal()
             {

@@ -8,22 +8,23 @@
 //! called off or is over.
 
 mod book;
+mod glass;
 mod held;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
 
 pub use self::book::{Book, Entry, Inconsistent, Record};
-use self::held::{Held, Standing, broke_glass, interrupted, update};
+use self::glass::Glass;
+use self::held::{Held, Standing, deny, interrupted, update, with_message};
 use crate::id::{CommandId, NodeId};
 use crate::manifest::{Lane, Role, Trait};
 use crate::rules::accept::{self, Decision, Delivery, Known, Refusal};
 use crate::rules::lane::PerLane;
 use crate::rules::resume::{self, Journaled, Recovery};
-use crate::rules::trust::{Distrust, HOUR_MS, TrustBundle};
+use crate::rules::trust::{Distrust, TrustBundle};
 use crate::sign::WorkerSignature;
 use crate::sign::body::CancelBody;
 use crate::wire::{Deliver, Report, Update};
@@ -149,6 +150,10 @@ pub enum Frame {
     Ack(CommandId),
     /// What became of a command.
     Update(Update),
+    /// A command is refused, and the node does not sign that: nobody who counts ordered it, or it may have run in a time that is
+    /// forgotten here. It is not journaled either. So whoever relays commands cannot make the node swear that one which has run, or
+    /// will run, was refused.
+    Denied(Update),
     /// A command presupposes a newer spec, of this generation at least.
     SpecWanted(u64),
 }
@@ -307,12 +312,11 @@ impl Core {
             }
             held.answer(deliver.command, world.now_ms, step);
         } else if deliver.seq >= self.settled_below_seq {
-            if self.called_off.remove(&deliver.command) {
-                self.settle_untaken(deliver, Report::Cancelled, "cancelled", "", world.now_ms, step);
-            } else if deliver.not_after_ms <= self.replay_floor_ms {
+            if deliver.not_after_ms <= self.replay_floor_ms {
                 // It may have run: whatever the clock of the control plane says, its time was over when it was forgotten.
-                let why = "commands of that time are forgotten here";
-                self.settle_untaken(deliver, Report::Rejected, Refusal::Expired.code(), why, world.now_ms, step);
+                deny(deliver.command, Refusal::Expired, "commands of that time are forgotten here", world.now_ms, step);
+            } else if world.trust.is_ordered(&deliver, world.now_ms) && self.called_off.remove(&deliver.command) {
+                self.settle_untaken(deliver, Report::Cancelled, "cancelled", "", world.now_ms, step);
             } else {
                 let (command, wanted) = (deliver.command, deliver.min_generation);
                 self.decide(deliver, world, step);
@@ -333,7 +337,11 @@ impl Core {
         };
         let now_ms = world.now_ms;
         let signature = world.trust.signature(&deliver, &traits, now_ms);
-        let batch = world.trust.batch(&deliver, &traits, now_ms, self.broke_glass(now_ms));
+        let is_ordered = match kind {
+            Known::Loaded(_) => signature.is_ok(),
+            Known::Unavailable | Known::Unsupported => world.trust.is_ordered(&deliver, now_ms),
+        };
+        let batch = world.trust.batch(&deliver, &traits, now_ms, self.broken_glass(&deliver, now_ms));
         let refused = |check: &Result<(), Distrust>| check.as_ref().copied().map_err(|it| it.refusal);
         let (meant_for, node) = (deliver.node.to_string(), self.identity.node.to_string());
         let delivery = Delivery {
@@ -352,7 +360,20 @@ impl Core {
             free: world.free.free(PerLane::count(step.start.iter().map(|start| start.lane))),
             has_room: world.has_room,
         };
-        match accept::decide(&delivery, kind, &node, refused(&signature), refused(&batch)) {
+        let distrust = |refusal| {
+            let checks = [&signature, &batch].into_iter().filter_map(|it| it.as_ref().err());
+            checks.filter(|it| it.refusal == refusal).map(|it| it.why.clone()).next().unwrap_or_default()
+        };
+        let decision = accept::decide(&delivery, kind, &node, refused(&signature), refused(&batch));
+        match decision {
+            _ if !is_ordered => {
+                let Decision::Refuse(refusal) = decision else {
+                    // It does not even wait: nothing of it is to be held.
+                    let refusal = Refusal::BadSignature;
+                    return deny(deliver.command, refusal, &distrust(refusal), now_ms, step);
+                };
+                deny(deliver.command, refusal, &distrust(refusal), now_ms, step);
+            }
             Decision::Accept => {
                 let mut deliver = deliver;
                 if let (Availability::Loaded { timeout_ms, .. }, Some(_)) = (&known, &deliver.signature) {
@@ -368,17 +389,9 @@ impl Core {
                 step.say(&update(deliver.command, Report::Busy, Refusal::Busy.code(), world.now_ms));
             }
             Decision::Refuse(refusal) => {
-                let distrust = [signature, batch].into_iter().filter_map(Result::err).find(|it| it.refusal == refusal);
-                let why = distrust.map(|it| it.why).unwrap_or_default();
-                self.settle_untaken(deliver, Report::Rejected, refusal.code(), &why, now_ms, step);
+                self.settle_untaken(deliver, Report::Rejected, refusal.code(), &distrust(refusal), now_ms, step);
             }
         }
-    }
-
-    /// How many destructive commands outside batches were accepted within the last hour.
-    fn broke_glass(&self, now_ms: u64) -> u32 {
-        let is_recent = |held: &&Held| held.broke_glass_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(HOUR_MS));
-        u32::try_from(self.held.values().filter(is_recent).count()).unwrap_or(u32::MAX)
     }
 
     /// Acceptance promises a free worker, so that the start is written down with it, in one write.
@@ -389,7 +402,7 @@ impl Core {
             standing: Standing::Running,
             cancel_requested: false,
             not_after_ms: deliver.not_after_ms,
-            broke_glass_ms: broke_glass(&deliver, &traits, now_ms),
+            glass: Glass::of(&deliver, &traits, now_ms),
         };
         let (boxed, boot_then) = (Box::new(deliver.clone()), boot.clone());
         step.save.push(Record::Accepted { deliver: boxed, lane, traits, boot: boot_then, at_ms: now_ms });
@@ -411,15 +424,12 @@ impl Core {
         now_ms: u64,
         step: &mut Step,
     ) {
-        let mut update = update(deliver.command, report, reason, now_ms);
-        if !why.is_empty() {
-            update.result = json!({ "message": why }).to_string().into_bytes();
-        }
+        let update = with_message(update(deliver.command, report, reason, now_ms), why);
         let (command, seq, not_after_ms) = (deliver.command, deliver.seq, deliver.not_after_ms);
         step.save.push(Record::Refused { deliver: Box::new(deliver), update: update.clone() });
         step.say(&update);
         let standing = Standing::Settled { update, acknowledged: false, said_ms: now_ms };
-        self.held.insert(command, Held { seq, standing, cancel_requested: false, not_after_ms, broke_glass_ms: None });
+        self.held.insert(command, Held { seq, standing, cancel_requested: false, not_after_ms, glass: None });
     }
 
     fn decide_waiting(&mut self, world: &World<'_>, step: &mut Step) {
@@ -480,9 +490,9 @@ impl Core {
     ///
     /// The control plane's word that it is settled is not enough: a gateway could say so, and deliver a signed command once more.
     fn forget(&mut self, now_ms: u64, step: &mut Step) {
-        let (below, floor_ms) = (self.settled_below_seq, self.replay_floor_ms);
+        let (below, floor_ms, signed_ms) = (self.settled_below_seq, self.replay_floor_ms, self.glass_signed_ms());
         self.held.retain(|command, held| {
-            let counts = held.broke_glass_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(HOUR_MS));
+            let counts = held.glass.is_some_and(|it| it.counts(signed_ms, now_ms));
             let may_come = now_ms < held.not_after_ms;
             let keep = held.seq >= below || held.standing == Standing::Running || may_come || counts;
             if held.seq < below {
@@ -522,7 +532,7 @@ impl Core {
     fn recover(&mut self, entry: Entry, now_ms: u64, step: &mut Step) {
         let (command, seq, cancel_requested) = (entry.deliver.command, entry.deliver.seq, entry.cancel_requested);
         let not_after_ms = entry.deliver.not_after_ms;
-        let broke_glass_ms = broke_glass(&entry.deliver, &entry.traits, entry.accepted_at_ms);
+        let glass = Glass::of(&entry.deliver, &entry.traits, entry.accepted_at_ms);
         let journaled = match (&entry.update, entry.attempt) {
             (Some(_), _) => Journaled::Finished,
             (None, 0) => Journaled::Accepted,
@@ -542,6 +552,6 @@ impl Core {
                 Standing::Settled { update, acknowledged: false, said_ms: 0 }
             }
         };
-        self.held.insert(command, Held { seq, standing, cancel_requested, not_after_ms, broke_glass_ms });
+        self.held.insert(command, Held { seq, standing, cancel_requested, not_after_ms, glass });
     }
 }

@@ -180,6 +180,13 @@ impl TrustBundle {
             .map_err(|error| Distrust::new(Refusal::BadSignature, &error))
     }
 
+    /// Whether the control plane wants the command, for who does not know its kind's traits: the component that names them may not
+    /// be here.
+    pub fn is_ordered(&self, deliver: &Deliver, now_ms: u64) -> bool {
+        let either = [BTreeSet::new(), BTreeSet::from([Trait::Destructive])];
+        either.iter().any(|traits| self.signature(deliver, traits, now_ms).is_ok())
+    }
+
     /// Whether people want the command. `unbatched` is how many destructive commands outside batches the node has accepted within
     /// the last [`HOUR_MS`].
     pub fn batch(

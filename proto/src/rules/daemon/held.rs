@@ -2,15 +2,14 @@
 //!
 //! **Invariant:** whatever is told of a command follows from where it stands, so that a duplicate gets the answer of the first.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 
+use super::glass::Glass;
 use super::{Entry, Frame, Record, Start, Step, World};
 use crate::id::CommandId;
-use crate::manifest::Trait;
+use crate::rules::accept::Refusal;
 use crate::rules::lane::PerLane;
-use crate::wire::{Deliver, Report, Update};
+use crate::wire::{Report, Update};
 
 /// Where a journaled command stands in this process.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +34,8 @@ pub(super) struct Held {
     pub(super) cancel_requested: bool,
     /// Until when it may be delivered: before that it is not forgotten, or it could be run once more.
     pub(super) not_after_ms: u64,
-    /// When it was accepted, if it was destructive and outside a batch.
-    pub(super) broke_glass_ms: Option<u64>,
+    /// Set for one that was accepted, destructive and outside a batch.
+    pub(super) glass: Option<Glass>,
 }
 
 impl Held {
@@ -71,6 +70,19 @@ impl Held {
     }
 }
 
+/// Refuses a command and leaves no trace of it: the next delivery is decided anew.
+pub(super) fn deny(command: CommandId, refusal: Refusal, why: &str, now_ms: u64, step: &mut Step) {
+    let update = update(command, Report::Rejected, refusal.code(), now_ms);
+    step.send.push(Frame::Denied(with_message(update, why)));
+}
+
+pub(super) fn with_message(mut update: Update, why: &str) -> Update {
+    if !why.is_empty() {
+        update.result = json!({ "message": why }).to_string().into_bytes();
+    }
+    update
+}
+
 pub(super) fn update(command: CommandId, report: Report, reason: &str, at_ms: u64) -> Update {
     Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms, node_sig: Vec::new() }
 }
@@ -84,9 +96,4 @@ pub(super) fn interrupted(entry: &Entry, now_ms: u64) -> Update {
     }
     let effects = json!({ "outcome": "interrupted", "attempt": entry.attempt, "effects": entry.effects });
     Update { result: effects.to_string().into_bytes(), ..update(command, Report::Failed, "interrupted", now_ms) }
-}
-
-/// When a command was accepted, if it counts against what may be done outside batches.
-pub(super) fn broke_glass(deliver: &Deliver, traits: &BTreeSet<Trait>, at_ms: u64) -> Option<u64> {
-    (deliver.batch.is_none() && traits.contains(&Trait::Destructive)).then_some(at_ms)
 }

@@ -70,7 +70,7 @@ fn open() -> (Core, Vec<Record>) {
 fn reports(step: &Step) -> Vec<(Report, &str)> {
     let mut found = Vec::new();
     for frame in &step.send {
-        if let Frame::Update(update) = frame {
+        if let Frame::Update(update) | Frame::Denied(update) = frame {
             found.push((update.report, update.reason.as_str()));
         }
     }
@@ -385,7 +385,7 @@ impl Simulation {
                     assert_eq!(*first, update, "two answers");
                     self.said.insert(update.command);
                 }
-                Frame::Update(_) | Frame::SpecWanted(_) => {}
+                Frame::Update(_) | Frame::Denied(_) | Frame::SpecWanted(_) => {}
             }
         }
         if crash == Some(CrashBefore::Start) {
