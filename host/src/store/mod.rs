@@ -18,6 +18,7 @@ pub mod node_certificates;
 pub mod nodes;
 pub mod partitions;
 pub mod reservations;
+pub mod runners;
 pub mod secret_exchanges;
 pub mod specs;
 pub mod tenants;
