@@ -187,7 +187,9 @@ create view agent_commands with (security_barrier) as
 select
     c.id,
     n.runner_slug as gateway_slug,
-    case when c.kind = 'runner.action' then c.payload ->> 'action' else c.kind end as action,
+    -- A zero character is JSON and no text: one such row must not keep all others from being read.
+    case when c.kind = 'runner.action' and position('\u0000' in c.payload::text) = 0
+        then c.payload ->> 'action' else c.kind end as action,
     case when c.kind = 'runner.action' then c.payload -> 'payload' else c.payload end as payload,
     case
         when s.node_id is not null then case when s.state = 'succeeded' then 'done' else 'failed' end
@@ -229,7 +231,8 @@ left join runner_requests q on q.node_id = c.node_id and q.seq = c.seq
 left join lateral (
     select * from runner_leases where node_id = c.node_id and seq = c.seq order by token desc limit 1
 ) l on true
-left join lateral (select runner_result(s.result) as result) o on true
+-- Only what the functions below have written: a result from a session has a form of its own.
+left join lateral (select case when l.ending in ('done', 'failed') then runner_result(s.result) end as result) o on true
 where n.runner_slug is not null and n.deleted_at is null and (
     exists (select from runner_logins w where w.login = session_user and w.node_id = n.id)
     or pg_has_role(session_user, (select relowner from pg_class where oid = 'public.runner_logins'::regclass), 'member')

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bc_proto::canonical;
 use bc_proto::id::{CommandId, JournalId, NodeId, TenantId};
 use bc_proto::manifest::{Lane, Manifest, Role};
 use bc_proto::rules::approval::{Approver, Policy, Requirement};
@@ -74,6 +75,11 @@ impl Drop for Lease {
     }
 }
 
+/// The server that the tests share, while the caller holds a [`Fleet`] in it. Have it keep running.
+pub(crate) fn test_server() -> PrivatePostgres {
+    PrivatePostgres::start(&target().join("test-postgres")).expect("it runs")
+}
+
 fn target() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"))
 }
@@ -88,8 +94,8 @@ async fn create_database(server: &PrivatePostgres, is_alone: bool) -> String {
     let run = async |db: &mut PgConnection, sql: String| {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(db).await.expect("SQL without a mistake");
     };
-    let version: String = MIGRATIONS.iter().map(|it| hex::encode(&it.checksum[..4])).collect();
-    let template = format!("template_{version}");
+    let all: Vec<u8> = MIGRATIONS.iter().flat_map(|it| it.checksum.iter().copied()).collect();
+    let template = format!("template_{}", &canonical::sha256_hex(&all)[..16]);
     if is_alone {
         let old = "select datname from pg_database where datname like 'test_%' or datname = 'draft'";
         let old: Vec<String> = sqlx::query_scalar(old).fetch_all(&mut db).await.expect("a catalogue");

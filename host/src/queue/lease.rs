@@ -37,7 +37,8 @@ pub(super) async fn take_back(db: &mut PgConnection, now: OffsetDateTime, limit:
     let (mut back, mut lost) = (Leases::default(), Leases::default());
     let mut settlements = Vec::new();
     for row in rows {
-        let traits = row.traits.iter().map(|word| code::parse_trait(word).ok_or_else(|| corrupt("kinds", "traits", row.id)));
+        let traits =
+            row.traits.iter().map(|word| code::parse_trait(word).ok_or_else(|| corrupt("kinds", "traits", row.id)));
         let traits = traits.collect::<Result<BTreeSet<Trait>, Error>>()?;
         let decided = match rules::run_out(&traits, row.is_started, row.is_cancelled) {
             RunOut::Back => None,

@@ -37,12 +37,9 @@ pub async fn allow(db: &mut PgConnection, login: &str, node: NodeId) -> Result<(
 
 /// Takes that back. Returns whether it was so.
 pub async fn disallow(db: &mut PgConnection, login: &str, node: NodeId) -> Result<bool, Error> {
-    let done = sqlx::query!(
-        "delete from runner_logins where login = $1::text::name and node_id = $2",
-        login,
-        node.uuid(),
-    )
-    .execute(db)
-    .await?;
+    let done =
+        sqlx::query!("delete from runner_logins where login = $1::text::name and node_id = $2", login, node.uuid(),)
+            .execute(db)
+            .await?;
     Ok(done.rows_affected() > 0)
 }

@@ -130,7 +130,9 @@ impl State {
             Event::CancelRequested | Event::NodeDeleted if in_flight => self,
             Event::ReportedCancelled | Event::CancelRequested | Event::NodeDeleted => Self::Cancelled,
             Event::DeadlinePassed | Event::NodeReplaced if !in_flight => Self::Expired,
-            Event::JournalLost | Event::LeaseLost | Event::Rebooted if !in_flight => return Err(Illegal { state: self, event }),
+            Event::JournalLost | Event::LeaseLost | Event::Rebooted if !in_flight => {
+                return Err(Illegal { state: self, event });
+            }
             Event::ReportedFailed
             | Event::DeadlinePassed
             | Event::NodeReplaced
