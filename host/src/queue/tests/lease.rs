@@ -218,6 +218,24 @@ async fn what_is_inserted_is_stored_as_the_api_stores_it() {
 }
 
 #[tokio::test]
+async fn a_payload_that_is_no_text_hides_no_other_command() {
+    let gateway = Gateway::new().await;
+    action_kind(&gateway.fleet).await;
+    let payload = json!({"action": "a\u{0}b", "payload": {"text": "\u{0}"}});
+    let odd = NewCommand { payload, kind_digest: [9; 32], not_after: far(), ..command(&gateway.node, [9; 32]) };
+    let id = odd.id.uuid();
+    crate::queue::enqueue(&mut *gateway.fleet.db().await, &Signer::none(), odd, at(0)).await.expect("a database");
+    gateway.insert("plain", json!({})).await;
+    let mut runner = gateway.runner().await;
+    let actions = "select action from agent_commands order by seq";
+    let actions: Vec<String> = sqlx::query_scalar(actions).fetch_all(&mut runner.db).await.expect("all of them");
+    assert_eq!(actions, ["runner.action", "plain"]);
+    let (leased, token) = runner.lease().await.expect("it is leased like any other");
+    assert_eq!(leased, id);
+    runner.fail(id, Some(token)).await.expect("and ends like any other");
+}
+
+#[tokio::test]
 async fn promise_18_a_lease_that_ran_out_settles_by_itself() {
     let gateway = Gateway::new().await;
     let mut runner = gateway.runner().await;
