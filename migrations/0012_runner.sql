@@ -187,10 +187,8 @@ create view agent_commands with (security_barrier) as
 select
     c.id,
     n.runner_slug as gateway_slug,
-    -- A zero character is JSON and no text: one such row must not keep all others from being read.
-    case when c.kind = 'runner.action' and position('\u0000' in c.payload::text) = 0
-        then c.payload ->> 'action' else c.kind end as action,
-    case when c.kind = 'runner.action' then c.payload -> 'payload' else c.payload end as payload,
+    case when w.is_action then c.payload ->> 'action' else c.kind end as action,
+    case when w.is_action then c.payload -> 'payload' else c.payload end as payload,
     case
         when s.node_id is not null then case when s.state = 'succeeded' then 'done' else 'failed' end
         when f.node_id is null then 'pending'
@@ -225,6 +223,10 @@ select
     (o.result #>> '{stderr,lossy}')::boolean as stderr_lossy
 from nodes n
 join commands c on c.node_id = n.id
+-- A zero character is JSON and no text: one such row, shown as it is, must not keep all others from being read.
+cross join lateral (
+    select c.kind = 'runner.action' and position('\u0000' in c.payload::text) = 0 as is_action
+) w
 left join in_flight f on f.node_id = c.node_id and f.seq = c.seq
 left join settled s on s.node_id = c.node_id and s.seq = c.seq
 left join runner_requests q on q.node_id = c.node_id and q.seq = c.seq
@@ -234,7 +236,7 @@ left join lateral (
 -- Only what the functions below have written: a result from a session has a form of its own.
 left join lateral (select case when l.ending in ('done', 'failed') then runner_result(s.result) end as result) o on true
 where n.runner_slug is not null and n.deleted_at is null and (
-    exists (select from runner_logins w where w.login = session_user and w.node_id = n.id)
+    exists (select from runner_logins g where g.login = session_user and g.node_id = n.id)
     or pg_has_role(session_user, (select relowner from pg_class where oid = 'public.runner_logins'::regclass), 'member')
 );
 comment on view agent_commands is

@@ -120,7 +120,7 @@ struct Runner {
 
 /// Why a call was refused; anything else fails the test.
 fn refusal(error: &sqlx::Error) -> Refusal {
-    let code = error.as_database_error().and_then(|it| it.code()).unwrap_or_default().into_owned();
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
     Refusal::of(&code).unwrap_or_else(|| panic!("not a refusal: {error}"))
 }
 

@@ -37,8 +37,8 @@ struct Seen {
 }
 
 /// Runs until nothing is left. What it abandons runs out at once; often it comes back to it later, with the old token.
-async fn work(gateway: Arc<Gateway>, seen: Arc<Mutex<Seen>>, seed: u64) {
-    let mut dice = Dice(seed);
+async fn work(gateway: Arc<Gateway>, seen: Arc<Mutex<Seen>>, number: u64) {
+    let mut dice = Dice(number);
     let mut runner = gateway.runner().await;
     let mut abandoned = Vec::new();
     loop {
@@ -101,7 +101,8 @@ async fn promise_18_of_a_thousand_commands_over_ten_runners_each_ends_once_and_s
     enqueue_many(&mut *gateway.fleet.db().await, &Signer::none(), &commands, at(0)).await.expect("a database");
 
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let runners: Vec<_> = (0..RUNNERS).map(|seed| tokio::spawn(work(gateway.clone(), seen.clone(), seed))).collect();
+    let runners: Vec<_> =
+        (0..RUNNERS).map(|number| tokio::spawn(work(gateway.clone(), seen.clone(), number))).collect();
     for runner in runners {
         runner.await.expect("no runner fails");
     }

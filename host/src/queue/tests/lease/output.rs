@@ -100,7 +100,7 @@ async fn text_that_cannot_be_text_is_refused_by_the_database_and_the_lease_stays
     let sql = "select * from complete_command($1, 0, $2, '', $3)";
     let error =
         sqlx::query(sql).bind(id).bind("a\0b").bind(token).fetch_one(&mut runner.db).await.expect_err("a zero byte");
-    assert_eq!(error.as_database_error().and_then(|it| it.code()).as_deref(), Some("22021"));
+    assert_eq!(error.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref(), Some("22021"));
     assert_eq!(runner.status(id).await, "running");
     let sql = "select * from complete_command_bytes($1, 0, $2, '', $3)";
     let row = sqlx::query(sql).bind(id).bind(&b"a\0b"[..]).bind(token).fetch_one(&mut runner.db).await.expect("bytes");

@@ -69,7 +69,8 @@ async fn a_runner_may_select_from_one_view_and_call_its_functions_and_nothing_el
         "copy (select 1) to '/dev/null'",
     ] {
         let error = sqlx::raw_sql(sql).execute(&mut db).await.expect_err(sql);
-        let code = error.as_database_error().and_then(|it| it.code()).map(std::borrow::Cow::into_owned);
+        let code =
+            error.as_database_error().and_then(sqlx::error::DatabaseError::code).map(std::borrow::Cow::into_owned);
         assert_eq!(code.as_deref(), Some("42501"), "{sql}: {error}");
     }
 }
