@@ -75,6 +75,11 @@ impl Drop for Lease {
     }
 }
 
+/// The server that the tests share, while the caller holds a [`Fleet`] in it. Have it keep running.
+pub(crate) fn test_server() -> PrivatePostgres {
+    PrivatePostgres::start(&target().join("test-postgres")).expect("it runs")
+}
+
 fn target() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"))
 }

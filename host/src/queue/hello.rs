@@ -68,7 +68,7 @@ pub enum Greeted {
     Open(Session),
     /// The node has had a session since, of this epoch: what the hello says may be over. Nothing was changed.
     Overtaken(u64),
-    /// The node is deleted or unknown, or lives another life than its certificate.
+    /// The node is deleted or unknown, lives another life than its certificate, or has its commands leased by a runner.
     Unknown,
 }
 
@@ -165,6 +165,7 @@ async fn raise(
     }
     let locked = sqlx::query!(
         "select id, incarnation, session_epoch from nodes where id = any($1) and deleted_at is null
+             and runner_slug is null
          order by id for no key update",
         &columns.nodes
     )
@@ -185,7 +186,7 @@ async fn raise(
                        $8::text[], $9::jsonb[], $10::bigint[])
                as a (id, incarnation, journal, boot, role, generation, version, abi, kinds, last_epoch)
            where n.id = a.id and n.incarnation = a.incarnation and n.session_epoch = a.last_epoch
-             and n.deleted_at is null
+             and n.deleted_at is null and n.runner_slug is null
            returning n.id, n.session_epoch"#,
         &columns.nodes,
         &columns.incarnations,

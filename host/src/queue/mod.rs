@@ -15,6 +15,7 @@ pub mod claim;
 pub mod enqueue;
 pub mod held;
 pub mod hello;
+pub mod lease;
 pub mod life;
 pub mod look;
 pub mod mark;

@@ -8,6 +8,7 @@ use sqlx::types::Uuid;
 use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
+use super::lease;
 use super::settle::{self, Settlement};
 use crate::store::{Error, code, corrupt, unix_ms};
 
@@ -24,7 +25,8 @@ pub async fn sweep(db: &mut PgTransaction<'_>, now: OffsetDateTime, limit: u32) 
     let waiting = waiting(db, now, limit).await?;
     let flying = flying(db, now, limit).await?;
     let swept = settle::write(db, &waiting, now).await?.len() + settle::write(db, &flying, now).await?.len();
-    Ok(Some(swept))
+    let leases = lease::take_back(db, now, limit).await?;
+    Ok(Some(swept + leases))
 }
 
 async fn waiting(db: &mut PgConnection, now: OffsetDateTime, limit: u32) -> Result<Vec<Settlement>, Error> {

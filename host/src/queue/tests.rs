@@ -2,6 +2,7 @@ mod cancel;
 mod claim;
 mod enqueue;
 mod hello;
+mod lease;
 mod outbox;
 mod settle;
 mod sign;

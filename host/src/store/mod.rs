@@ -19,6 +19,7 @@ pub mod nodes;
 pub mod partitions;
 pub mod remediations;
 pub mod reservations;
+pub mod runners;
 pub mod secret_exchanges;
 pub mod specs;
 pub mod tenants;

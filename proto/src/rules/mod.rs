@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod diff;
 pub mod holds;
 pub mod lane;
+pub mod lease;
 pub mod permission;
 pub mod plugins;
 pub mod publishing;

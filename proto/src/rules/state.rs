@@ -60,6 +60,8 @@ pub enum Event {
     DeadlinePassed,
     /// The node came back with another journal, and repeating it could do harm.
     JournalLost,
+    /// The lease of its runner ran out after it was started, and repeating it could do harm.
+    LeaseLost,
     /// The node came back with another boot or role, which is what it was to bring about.
     Rebooted,
 }
@@ -128,8 +130,14 @@ impl State {
             Event::CancelRequested | Event::NodeDeleted if in_flight => self,
             Event::ReportedCancelled | Event::CancelRequested | Event::NodeDeleted => Self::Cancelled,
             Event::DeadlinePassed | Event::NodeReplaced if !in_flight => Self::Expired,
-            Event::JournalLost | Event::Rebooted if !in_flight => return Err(Illegal { state: self, event }),
-            Event::ReportedFailed | Event::DeadlinePassed | Event::NodeReplaced | Event::JournalLost => Self::Failed,
+            Event::JournalLost | Event::LeaseLost | Event::Rebooted if !in_flight => {
+                return Err(Illegal { state: self, event });
+            }
+            Event::ReportedFailed
+            | Event::DeadlinePassed
+            | Event::NodeReplaced
+            | Event::JournalLost
+            | Event::LeaseLost => Self::Failed,
             Event::ReportedSucceeded | Event::Rebooted => Self::Succeeded,
             Event::ReportedRejected => Self::Rejected,
         })
@@ -156,7 +164,7 @@ impl fmt::Display for State {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 14] = [
+    const EVENTS: [Event; 15] = [
         Event::Delivered,
         Event::Busy,
         Event::Acked,
@@ -170,6 +178,7 @@ mod tests {
         Event::NodeReplaced,
         Event::DeadlinePassed,
         Event::JournalLost,
+        Event::LeaseLost,
         Event::Rebooted,
     ];
 
