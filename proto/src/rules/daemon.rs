@@ -15,7 +15,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-
 pub use self::book::{Book, Entry, Inconsistent, Record};
 use self::glass::Glass;
 use self::held::{Held, Standing, deny, interrupted, update, with_message};

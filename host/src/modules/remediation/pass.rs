@@ -231,6 +231,7 @@ impl Module {
             not_after: batch.expires_at,
             is_held: false,
             batch: Some(attempt.batch),
+            requested_by: NAME.into(),
         };
         let queued = batches::enqueue(tx, &self.pki, &self.signer, vec![command], now).await?;
         match queued.first() {

@@ -3,6 +3,7 @@ mod batches;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
