@@ -146,6 +146,10 @@ impl World {
     }
 
     fn send(&mut self, node: usize, frame: Frame) {
+        if let Frame::Denied(update) = &frame {
+            // No record of it, but of what denies it: the same answer comes to every delivery.
+            self.witness.saved(number(update.command), update);
+        }
         let current = self.machines[node].process.as_ref().and_then(|process| process.current);
         let Some(session) = current.and_then(|(session, _)| self.sessions.get_mut(&session)) else { return };
         session.up.push_back(match frame {
