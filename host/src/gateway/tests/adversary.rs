@@ -41,7 +41,6 @@ impl Table {
     }
 
     fn row(&mut self, attempt: &str, refused_by: &str, in_database: &'static str) {
-        eprintln!("DBG {} | {attempt} | {refused_by}", self.title);
         assert!(self.rows.iter().all(|row| row.attempt != attempt), "twice: {attempt}");
         assert!(!refused_by.is_empty(), "nothing refused it: {attempt}");
         let refused_by = refused_by.replace('|', "\\|");
@@ -98,8 +97,9 @@ after it then counted.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn adversary_no_attempt_on_the_control_plane_does_more_than_delay() {
-    let (results, bindings, identities) = tokio::join!(results::play(), bindings::play(), identities::play());
-    let (written, queued, log) = tokio::join!(rows::results(), rows::commands(), rows::log());
+    // One after another: a new database waits for its turn on its thread.
+    let (results, bindings, identities) = (results::play().await, bindings::play().await, identities::play().await);
+    let (written, queued, log) = (rows::results().await, rows::commands().await, rows::log().await);
     let mut text = HEAD.to_owned();
     for Table { title, rows } in [results, bindings, identities, queued, written, log] {
         write!(text, "\n## {title}\n\n| Attempt | What refused it | In the database |\n|---|---|---|\n")
