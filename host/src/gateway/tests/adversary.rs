@@ -88,16 +88,18 @@ anew. Each line is an attempt that a test makes on a real Postgres; results, bin
 speaks on the node's session, has every signature that was ever made for something else, the keys of the node's revoked certificate
 and of its life before, and another node. It has neither the node's present key nor one that signs for the control plane.
 
-In the last two sections it also writes rows past the control plane, as whoever has a gateway's credentials for the database would.
+In the last three sections it also writes rows past the control plane, as whoever has a gateway's credentials for the database would.
 Nothing keeps such a row from being there: what refuses it is everybody who reads it before acting on it.
 
 *Nothing*: commands, results, reservations, certificates and lives are as before, compared row by row, and the true word that came
-after it then counted.
+after it then counted. A receipt says what a node signed, and does not know of revocations: whoever acts on a result asks the control
+plane, which does.
 ";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn adversary_no_attempt_on_the_control_plane_does_more_than_delay() {
-    // One after another: a new database waits for its turn on its thread.
+    // The server runs on until the last of them: each would start it anew.
+    let _server = Fleet::new().await;
     let (results, bindings, identities) = (results::play().await, bindings::play().await, identities::play().await);
     let (written, queued, log) = (rows::results().await, rows::commands().await, rows::log().await);
     let mut text = HEAD.to_owned();

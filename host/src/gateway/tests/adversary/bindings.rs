@@ -48,7 +48,10 @@ pub(super) async fn play() -> Table {
         ("the key of the node's earlier life", by(good.clone(), &lives.earlier.key)),
         ("the node's signature under a result", frame(&good, result)),
         ("another reservation under the signature", frame(&body(&lives.present, &second), genuine.clone())),
-        ("another time under the signature", frame(&AllocationBoundBody { bound_at_ms: 8, ..good.clone() }, genuine.clone())),
+        (
+            "another time under the signature",
+            frame(&AllocationBoundBody { bound_at_ms: 8, ..good.clone() }, genuine.clone()),
+        ),
         ("a newer generation under the signature", {
             frame(&AllocationBoundBody { generation: good.generation + 1, ..good.clone() }, genuine.clone())
         }),

@@ -12,11 +12,13 @@ pub(super) async fn play() -> Table {
     Machine::join(&site.authority, &replica, &spent).await.expect("it may join");
     let lives = Lives::new(&site, &replica).await;
     let token = site.token(None, None).await;
-    let [p256, ed25519] = [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ED25519].map(|it| KeyPair::generate_for(it).expect("a key"));
+    let [p256, ed25519] =
+        [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ED25519].map(|it| KeyPair::generate_for(it).expect("a key"));
     let before = site.rows().await;
     let unknown = join_tokens::text(&uuid().to_string(), &Sha256::digest(site.authority.certificate_der()).into());
     let csr = |key| request("", key).certificate_request;
-    let other = |request: v1::JoinRequest, bytes: &[u8]| v1::JoinRequest { certificate_request: bytes.into(), ..request };
+    let other =
+        |request: v1::JoinRequest, bytes: &[u8]| v1::JoinRequest { certificate_request: bytes.into(), ..request };
     for (attempt, join) in [
         ("Join: a P-256 request", request(&token, &p256)),
         ("Join: no request at all", other(request(&token, &ed25519), b"no request")),

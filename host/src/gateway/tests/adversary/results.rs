@@ -70,6 +70,9 @@ pub(super) async fn play() -> Table {
     scene.table
 }
 
+/// What makes an attempt on a command.
+type Forge<'a> = Box<dyn Fn(CommandId) -> v1::Update + Send + 'a>;
+
 async fn reports(scene: &mut Scene, lives: &Lives, stranger: &Machine, voice: &mut Voice) {
     use v1::Report::{Cancelled, Failed, Rejected, Succeeded};
     let own = &lives.present.key;
@@ -78,7 +81,6 @@ async fn reports(scene: &mut Scene, lives: &Lives, stranger: &Machine, voice: &m
     let cut = |update: v1::Update, length| v1::Update { node_sig: update.node_sig[..length].to_vec(), ..update };
     let end = |update: v1::Update, report: v1::Report| v1::Update { report: report.into(), ..update };
     let with = |update: v1::Update, node_sig| v1::Update { node_sig, ..update };
-    type Forge<'a> = Box<dyn Fn(CommandId) -> v1::Update + Send + 'a>;
     let attempts: Vec<(&str, &str, Forge<'_>)> = vec![
         ("success, unsigned", "signature-missing", Box::new(|id| cut(signed(own, id, Succeeded), 0))),
         ("failure, unsigned", "signature-missing", Box::new(|id| cut(signed(own, id, Failed), 0))),
@@ -97,7 +99,11 @@ async fn reports(scene: &mut Scene, lives: &Lives, stranger: &Machine, voice: &m
         ("64 zero bytes", "signature-wrong", Box::new(|id| with(signed(own, id, Succeeded), vec![0; 64]))),
         ("the attacker's key", "signature-wrong", Box::new(|id| signed(&attacker, id, Succeeded))),
         ("another node's key", "signature-wrong", Box::new(|id| signed(&stranger.key, id, Succeeded))),
-        ("the key of a revoked certificate", "signature-wrong", Box::new(|id| signed(&lives.revoked.key, id, Succeeded))),
+        (
+            "the key of a revoked certificate",
+            "signature-wrong",
+            Box::new(|id| signed(&lives.revoked.key, id, Succeeded)),
+        ),
         (
             "the key of the node's earlier life",
             "signature-wrong",
@@ -108,8 +114,16 @@ async fn reports(scene: &mut Scene, lives: &Lives, stranger: &Machine, voice: &m
             "signature-wrong",
             Box::new(|id| with(signed(own, id, Succeeded), of_done.clone())),
         ),
-        ("a signed failure, told as success", "signature-wrong", Box::new(|id| end(signed(own, id, Failed), Succeeded))),
-        ("a signed success, told as failure", "signature-wrong", Box::new(|id| end(signed(own, id, Succeeded), Failed))),
+        (
+            "a signed failure, told as success",
+            "signature-wrong",
+            Box::new(|id| end(signed(own, id, Failed), Succeeded)),
+        ),
+        (
+            "a signed success, told as failure",
+            "signature-wrong",
+            Box::new(|id| end(signed(own, id, Succeeded), Failed)),
+        ),
         (
             "a signed rejection, told as success",
             "signature-wrong",
@@ -180,7 +194,11 @@ async fn replays(scene: &mut Scene, lives: &Lives, voice: &mut Voice) {
 async fn elsewhere(scene: &mut Scene, lives: &Lives, stranger: &Machine, voices: (&mut Voice, &mut Voice)) {
     let (voice, other) = voices;
     let attempts = [
-        ("another node's command, signed with the session's own key", signed as fn(&SecretKey, _, _) -> _, &stranger.key),
+        (
+            "another node's command, signed with the session's own key",
+            signed as fn(&SecretKey, _, _) -> _,
+            &stranger.key,
+        ),
         ("another node's command, under that node's true signature", signed, &lives.present.key),
     ];
     for (attempt, sign, key) in attempts {

@@ -66,6 +66,9 @@ fn of(machine: &Machine, id: CommandId, report: v1::Report) -> Forged {
     Forged { node_sig, by: Some(machine.fingerprint), result: r#"{"n":1}"#, is_reported: true }
 }
 
+/// What makes an attempt on a command.
+type Forge<'a> = Box<dyn Fn(CommandId) -> Forged + Send + Sync + 'a>;
+
 pub(super) async fn results() -> Table {
     let mut table = Table::new("Results, written into `settled` by the owner of a gateway");
     let site = Site::new().await;
@@ -78,7 +81,6 @@ pub(super) async fn results() -> Table {
     let attacker = SecretKey::from_seed([9; 32]);
     let own = &lives.present;
     let other = CommandId::from_uuid(uuid());
-    type Forge<'a> = Box<dyn Fn(CommandId) -> Forged + Send + Sync + 'a>;
     let success = v1::Report::Succeeded;
     let attempts: Vec<(&str, Forge<'_>)> = vec![
         ("no signature", Box::new(|id| Forged { node_sig: None, by: None, ..of(own, id, success) })),
@@ -103,7 +105,7 @@ pub(super) async fn results() -> Table {
         forge(id).write(&site, id).await.expect("nothing keeps it from being written");
         assert_eq!(site.state(id).await, "succeeded");
         let refused = site.attested(id).await.expect_err(attempt);
-        let outcome = remediation::Outcome::of(State::Succeeded, "", false);
+        let outcome = remediation::Outcome::of(State::Succeeded, "", site.attested(id).await.is_ok());
         assert_eq!(outcome, remediation::Outcome::Ambiguous);
         let receipt = receipt_of(&site, id, &machines).await;
         let words = format!("attestation: {refused}. Remediation: `{outcome:?}`. Receipt: {receipt}");
@@ -114,8 +116,10 @@ pub(super) async fn results() -> Table {
     }
     let no_certificate: Forge<'_> = Box::new(|id| Forged { by: None, ..of(own, id, success) });
     let not_reported: Forge<'_> = Box::new(|id| Forged { is_reported: false, ..of(own, id, success) });
-    let cut: Forge<'_> =
-        Box::new(|id| Forged { node_sig: of(own, id, success).node_sig.map(|it| it[1..].to_vec()), ..of(own, id, success) });
+    let cut: Forge<'_> = Box::new(|id| Forged {
+        node_sig: of(own, id, success).node_sig.map(|it| it[1..].to_vec()),
+        ..of(own, id, success)
+    });
     for (attempt, forge) in [
         ("a signature without a certificate", no_certificate),
         ("a signature on what the control plane settled itself", not_reported),
@@ -216,18 +220,26 @@ pub(super) async fn log() -> Table {
         let words = refused.as_database_error().expect("the database says so").message().to_owned();
         table.row(&format!("`{sql}`"), &words, NOTHING);
     }
-    for (attempt, sql) in [
-        ("one body, behind the triggers", "update log_entries set body = body || ' ' where index = 1"),
-        ("one body and its hash, behind the triggers", {
-            "update log_entries set body = body || ' ', leaf_hash = sha256('\\x00'::bytea || body || ' ') where index = 1"
-        }),
-        ("one hash, behind the triggers", "update log_nodes set hash = sha256('x') where level = 1"),
-        ("one entry, taken out behind the triggers", "delete from log_entries where index = 1"),
-        ("the head's root, behind the triggers", "update log_heads set root = sha256('x')"),
-        ("the head's signature, behind the triggers", "update log_heads set signature = sha512(signature)"),
+    // The entry that a receipt is asked for: an inner hash shows in the proofs that lead past it.
+    for (attempt, asked, sql) in [
+        ("one body, behind the triggers", 1, "update log_entries set body = body || ' ' where index = 1"),
+        (
+            "one body and its hash, behind the triggers",
+            1,
+            "update log_entries set body = body || ' ', leaf_hash = sha256('\\x00'::bytea || body || ' ') where index = 1",
+        ),
+        ("one hash, behind the triggers", 2, "update log_nodes set hash = sha256('x') where level = 1"),
+        ("one entry, taken out behind the triggers", 1, "delete from log_entries where index = 1"),
+        ("the head's root, behind the triggers", 1, "update log_heads set root = sha256('x')"),
+        (
+            "the head's signature, behind the triggers",
+            1,
+            "update log_heads set signature = jsonb_set(signature, '{signature}', to_jsonb(repeat('00', 64)))",
+        ),
     ] {
         let fleet = logged().await;
-        let id: sqlx::types::Uuid = sqlx::query_scalar("select command_id from log_entries where index = 1")
+        let id: sqlx::types::Uuid = sqlx::query_scalar("select command_id from log_entries where index = $1")
+            .bind(asked)
             .fetch_one(&fleet.pool)
             .await
             .expect("a database");
