@@ -9,7 +9,7 @@
 pub mod certificate;
 mod grow;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 

@@ -27,13 +27,13 @@ use crate::testing::{Fleet, approver_key, at, command, greeting, two_of_a_and_on
 use crate::trust::Signer;
 use crate::world::World;
 
-fn signer() -> Signer {
+pub(crate) fn signer() -> Signer {
     Signer::new(SecretKey::from_seed([5; 32]), World::new(|| at(0), |bytes| bytes.fill(6)))
 }
 
 /// Steps until all that is committed is logged; answers how many entries were added. Transactions of other tests, in other
 /// databases, hold events back as well.
-async fn catch_up(fleet: &Fleet, signer: &Signer, now: OffsetDateTime) -> usize {
+pub(crate) async fn catch_up(fleet: &Fleet, signer: &Signer, now: OffsetDateTime) -> usize {
     let mut all = 0;
     loop {
         match grow(&fleet.pool, signer, Cursor::default(), now).await.expect("a database") {
@@ -50,7 +50,7 @@ async fn catch_up(fleet: &Fleet, signer: &Signer, now: OffsetDateTime) -> usize 
     }
 }
 
-async fn kept(fleet: &Fleet) -> Vec<Kept> {
+pub(crate) async fn kept(fleet: &Fleet) -> Vec<Kept> {
     transparency::entries(&mut *fleet.db().await, 0, 10_000).await.expect("a database")
 }
 

@@ -9,20 +9,20 @@ use crate::attestation::{self, NotAttested};
 use crate::store::{events, node_certificates};
 
 /// What an honest node says of the end of a command.
-fn signed(key: &SecretKey, command: CommandId, report: v1::Report) -> v1::Update {
+pub(super) fn signed(key: &SecretKey, command: CommandId, report: v1::Report) -> v1::Update {
     let from_node::Frame::Update(update) = update(command, report) else { panic!("an update") };
     let checked = Update::try_from(update.clone()).expect("it is right");
     let node_sig = attest::sign(key, &checked).expect("it is an end").as_bytes().to_vec();
     v1::Update { node_sig, ..update }
 }
 
-async fn say(link: &Link, update: v1::Update) {
+pub(super) async fn say(link: &Link, update: v1::Update) {
     link.say(from_node::Frame::Update(update)).await;
 }
 
 impl Site {
     /// The reasons why results of a command were refused, in the order of their events.
-    async fn refusals(&self, command: CommandId) -> Vec<String> {
+    pub(super) async fn refusals(&self, command: CommandId) -> Vec<String> {
         // Waits until all of them can be seen.
         self.fleet.events().await;
         let all = events::after(&mut *self.fleet.db().await, events::Cursor::default(), 10_000).await;
@@ -32,12 +32,12 @@ impl Site {
             .collect()
     }
 
-    async fn attested(&self, command: CommandId) -> Result<Fingerprint, NotAttested> {
+    pub(super) async fn attested(&self, command: CommandId) -> Result<Fingerprint, NotAttested> {
         let found = attestation::of(&mut *self.fleet.db().await, command).await.expect("a database");
         found.map(|attested| attested.fingerprint)
     }
 
-    async fn revoke(&self, node: NodeId, fingerprint: Option<Fingerprint>) -> Vec<Fingerprint> {
+    pub(super) async fn revoke(&self, node: NodeId, fingerprint: Option<Fingerprint>) -> Vec<Fingerprint> {
         let mut tx = self.fleet.pool.begin().await.expect("a transaction");
         let revoked = node_certificates::revoke(&mut tx, node, fingerprint, self.world().now()).await;
         tx.commit().await.expect("a commit");

@@ -45,7 +45,7 @@ impl Site {
         }
     }
 
-    async fn reserve(&self, node: NodeId, gpu: &str) -> Reservation {
+    pub(super) async fn reserve(&self, node: NodeId, gpu: &str) -> Reservation {
         let mut tx = self.fleet.pool.begin().await.expect("a transaction");
         let id = AllocationId::from_uuid(uuid());
         let new = NewReservation { id, gpu: gpu.into(), slot: None, idempotency_key: id.to_string() };
@@ -57,13 +57,13 @@ impl Site {
         }
     }
 
-    async fn reservation(&self, id: AllocationId) -> Reservation {
+    pub(super) async fn reservation(&self, id: AllocationId) -> Reservation {
         let found = reservations::find(&mut *self.fleet.db().await, self.fleet.tenant, id).await;
         found.expect("a database").expect("it is there")
     }
 
     /// Waits for so many events of a topic.
-    async fn events(&self, topic: &str, count: usize) -> Vec<Value> {
+    pub(super) async fn events(&self, topic: &str, count: usize) -> Vec<Value> {
         loop {
             let all = "select body from events where topic = $1 order by xid, id";
             let found: Vec<Value> =
@@ -77,21 +77,21 @@ impl Site {
 }
 
 impl Link {
-    async fn spec(&mut self) -> v1::Spec {
+    pub(super) async fn spec(&mut self) -> v1::Spec {
         match self.next().await {
             to_node::Frame::Spec(spec) => spec,
             other => panic!("no spec: {other:?}"),
         }
     }
 
-    async fn bind(&self, body: AllocationBoundBody, key: &SecretKey) {
+    pub(super) async fn bind(&self, body: AllocationBoundBody, key: &SecretKey) {
         let signature = key.sign(&body);
         let bound = Bound { bytes: canonical::to_vec(&body).expect("JSON"), body, signature };
         self.say(from_node::Frame::AllocationBound(bound.into())).await;
     }
 }
 
-fn body(machine: &Machine, reservation: &Reservation) -> AllocationBoundBody {
+pub(super) fn body(machine: &Machine, reservation: &Reservation) -> AllocationBoundBody {
     AllocationBoundBody {
         allocation: reservation.id,
         node: machine.node(),

@@ -1,5 +1,6 @@
 //! Gateways over a real Postgres, and nodes that speak to them over real TLS.
 
+mod adversary;
 mod attest;
 mod desired;
 mod identity;
