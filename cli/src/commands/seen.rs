@@ -102,6 +102,7 @@ impl Shown for Seen {
             ("batch", command.batch_id.clone().unwrap_or_default()),
             ("traits", traits.join(", ")),
             ("key", command.idempotency_key.clone()),
+            ("asked by", command.requested_by.clone().unwrap_or_default()),
             ("payload", command.payload.to_string()),
             ("queued", moment(Some(command.created_at), now)),
             ("not before", moment(command.not_before, now)),
@@ -109,6 +110,10 @@ impl Shown for Seen {
             ("sent", moment(command.dispatched_at, now)),
             ("cancel asked", moment(command.cancel_requested_at, now)),
             ("settled", moment(command.settled_at, now)),
+            (
+                "signed by",
+                command.attested_by.as_ref().map(|it| format!("the node, certificate {it}")).unwrap_or_default(),
+            ),
             ("result", command.result.as_ref().map(ToString::to_string).unwrap_or_default()),
         ]
     }
