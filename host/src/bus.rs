@@ -8,11 +8,13 @@
 mod replicas;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bc_proto::id::{CommandId, NodeId};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use self::replicas::Outgoing;
@@ -115,6 +117,22 @@ impl Bus {
     pub fn subscribe(&self) -> broadcast::Receiver<Signal> {
         self.here.subscribe()
     }
+}
+
+/// Returns when this was told, when it may have been missed, or after `at_most`: whoever waits looks either way, since a signal is a
+/// hint.
+pub(crate) async fn told(signals: &mut broadcast::Receiver<Signal>, wanted: &Signal, at_most: Duration) {
+    let told = async {
+        loop {
+            match signals.recv().await {
+                Ok(signal) if signal == *wanted || signal == Signal::Missed => return,
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(at_most, told).await;
 }
 
 #[cfg(test)]

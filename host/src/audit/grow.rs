@@ -9,11 +9,11 @@ use bc_proto::audit::Head;
 use bc_proto::merkle::stored::{self, Frontier, leaf_hash};
 use sqlx::{PgPool, PgTransaction};
 use time::OffsetDateTime;
-use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
+use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::bus::{Bus, Signal};
+use crate::bus::{self, Bus, Signal};
 use crate::faults::crash_at;
 use crate::store::events::Cursor;
 use crate::store::transparency::{self, Growth, Stretch};
@@ -87,21 +87,9 @@ async fn run(pool: PgPool, mut signals: broadcast::Receiver<Signal>, signer: Sig
                 SAFETY_NET
             }
         };
-        // Time passing is as good as being told.
-        let _ = tokio::time::timeout(nap, told(&mut signals)).await;
+        bus::told(&mut signals, &Signal::Events, nap).await;
         tokio::time::sleep(PACE).await;
         while !matches!(signals.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
-    }
-}
-
-/// Waits until the outbox grew, or it may have.
-async fn told(signals: &mut broadcast::Receiver<Signal>) {
-    loop {
-        match signals.recv().await {
-            Ok(Signal::Events | Signal::Missed) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
     }
 }
 

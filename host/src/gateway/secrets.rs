@@ -10,11 +10,10 @@ use bc_proto::secret;
 use bc_proto::wire::v1;
 use sqlx::types::Uuid;
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tonic::Status;
 
 use super::{Caller, Inner, away};
-use crate::bus::Signal;
+use crate::bus::{self, Signal};
 use crate::store::secret_exchanges::{self, Answer, Failure, NewExchange};
 use crate::store::{Error, node_certificates};
 
@@ -109,17 +108,7 @@ impl Inner {
 
     async fn answered(&self, id: Uuid, mut signals: Receiver<Signal>) -> Result<Answer, Error> {
         loop {
-            let told = async {
-                loop {
-                    match signals.recv().await {
-                        Ok(Signal::Secret | Signal::Missed) | Err(RecvError::Lagged(_)) => return,
-                        Ok(_) => {}
-                        Err(RecvError::Closed) => std::future::pending().await,
-                    }
-                }
-            };
-            // Either way it looks.
-            let _ = tokio::time::timeout(PERIOD, told).await;
+            bus::told(&mut signals, &Signal::Secret, PERIOD).await;
             let answer = secret_exchanges::answer(&mut *self.pool.acquire().await?, id).await?;
             if let Some(answer) = answer {
                 return Ok(answer);

@@ -19,10 +19,9 @@ use bc_proto::sign::body::{SealedSecretBody, SecretRequestBody};
 use sqlx::PgPool;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
-use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::bus::{Bus, Signal};
+use crate::bus::{self, Bus, Signal};
 use crate::store;
 use crate::store::secret_exchanges::{self, Answer, Failure, Open};
 use crate::trust::Signer;
@@ -86,17 +85,7 @@ impl Vault {
                     tokio::time::sleep(RETRY).await;
                 }
             }
-            let told = async {
-                loop {
-                    match signals.recv().await {
-                        Ok(Signal::Secret | Signal::Missed) | Err(RecvError::Lagged(_)) => return,
-                        Ok(_) => {}
-                        Err(RecvError::Closed) => std::future::pending().await,
-                    }
-                }
-            };
-            // Either way it looks.
-            let _ = tokio::time::timeout(PERIOD, told).await;
+            bus::told(&mut signals, &Signal::Secret, PERIOD).await;
         }
     }
 

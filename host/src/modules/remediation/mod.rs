@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use bc_proto::rules::remediation::Limits;
 use sqlx::PgPool;
-use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
+use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio_util::sync::CancellationToken;
 
 pub use self::pass::Passed;
-use crate::bus::{Bus, Signal};
+use crate::bus::{self, Bus, Signal};
 use crate::trust::{self, Signer};
 use crate::world::World;
 use crate::{batches, store};
@@ -99,20 +99,9 @@ async fn run(module: Module, mut signals: broadcast::Receiver<Signal>) {
         if let Err(error) = module.pass().await {
             tracing::error!(error = &error as &dyn std::error::Error, "nodes are not mended for now");
         }
-        // Time passing is as good as being told.
-        let _ = tokio::time::timeout(SAFETY_NET, told(&mut signals)).await;
+        // A condition, the end of a command, a reservation. Where no node has anything, a look is cheap.
+        bus::told(&mut signals, &Signal::Events, SAFETY_NET).await;
         tokio::time::sleep(PACE).await;
         while !matches!(signals.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
-    }
-}
-
-/// Waits until something happened: a condition, the end of a command, a reservation. Where no node has anything, a look is cheap.
-async fn told(signals: &mut broadcast::Receiver<Signal>) {
-    loop {
-        match signals.recv().await {
-            Ok(Signal::Events | Signal::Missed) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
     }
 }
