@@ -7,7 +7,7 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use bc_proto::canonical;
-use bc_proto::id::BatchId;
+use bc_proto::id::{BatchId, TenantId};
 use bc_proto::manifest::{Manifest, Role};
 use bc_proto::rules::approval::Policy;
 use bc_proto::rules::diff::Diff;
@@ -50,7 +50,7 @@ pub(super) async fn register(
     }
     let component = extract::read(request, app.config.max_component_bytes).await?;
     let digest = canonical::sha256_hex(&component);
-    let yes = Yes::check(ask.accept_wider, ask.batch_id.as_deref())?;
+    let yes = Yes::check(&caller, ask.accept_wider, ask.batch_id.as_deref())?;
     let signature = signature(&ask, digest)?;
     // By the digest alone: nobody has looked into it yet.
     let digest = &signature.digest;
@@ -120,15 +120,16 @@ fn told(untrusted: &Untrusted) -> String {
 #[derive(Debug, Clone, Copy)]
 struct Yes {
     accept_wider: bool,
-    batch: Option<BatchId>,
+    /// A batch of the caller's tenant.
+    batch: Option<(TenantId, BatchId)>,
 }
 
 impl Yes {
-    fn check(accept_wider: bool, batch: Option<&str>) -> Result<Self, Failure> {
+    fn check(caller: &Caller, accept_wider: bool, batch: Option<&str>) -> Result<Self, Failure> {
         let mut rules = Rules::default();
         let batch = batch.map(|text| rules.id("batchId", text));
         rules.check()?;
-        Ok(Self { accept_wider, batch })
+        Ok(Self { accept_wider, batch: batch.map(|batch| (caller.holder.tenant, batch)) })
     }
 }
 
@@ -173,9 +174,9 @@ impl Activating<'_> {
     }
 
     async fn approved(&self, db: &mut PgConnection, policy: &Policy, now: OffsetDateTime) -> Result<bool, Failure> {
-        let Some(batch) = self.yes.batch else { return Ok(false) };
+        let Some((tenant, batch)) = self.yes.batch else { return Ok(false) };
         let leaf = quorum::leaf(&self.manifest.name, self.digest);
-        Ok(quorum::allows(db, policy, batch, &leaf, now).await?)
+        Ok(quorum::allows(db, policy, (tenant, batch), &leaf, now).await?)
     }
 }
 
@@ -275,7 +276,7 @@ pub(super) async fn activate(
     caller: Caller,
     Body(ask): Body<ActivateKind>,
 ) -> Result<Json<types::Kind>, Failure> {
-    let yes = Yes::check(ask.accept_wider, ask.batch_id.as_deref())?;
+    let yes = Yes::check(&caller, ask.accept_wider, ask.batch_id.as_deref())?;
     let named = Named::check(KindRef { name: ask.name, digest: ask.digest })?;
     if named.digest.is_none() {
         return Err(Failure::field("digest", "is missing: a name alone does not say which of its components"));

@@ -3,7 +3,7 @@
 //! **Invariant:** where a quorum is configured, what is not known to be approved is not.
 
 use bc_proto::batch::{Approval, Leaf};
-use bc_proto::id::BatchId;
+use bc_proto::id::{BatchId, TenantId};
 use bc_proto::rules::approval::Policy;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -20,16 +20,19 @@ pub fn leaf(name: &str, digest: Digest) -> Leaf {
     Leaf { subject: name.to_owned(), kind: ACTIVATE.to_owned(), payload_sha256: Some(hex::encode(digest)) }
 }
 
-/// Whether a batch holds this leaf, is not over, and has its approvals now. `db` is in the transaction that activates: nobody
+/// Whether a tenant's batch holds this leaf, is not over, and has its approvals now. `db` is in the transaction that activates: nobody
 /// rejects the batch until it ends.
 pub async fn allows(
     db: &mut PgConnection,
     policy: &Policy,
-    batch: BatchId,
+    (tenant, batch): (TenantId, BatchId),
     leaf: &Leaf,
     now: OffsetDateTime,
 ) -> Result<bool, Error> {
     let Some(found) = batches::lock_to_join(&mut *db, &[batch]).await?.remove(&batch) else { return Ok(false) };
+    if found.document.tenant_id != tenant {
+        return Ok(false);
+    }
     let is_over = matches!(found.state, State::Rejected | State::Expired) || now >= found.expires_at;
     if is_over || !batches::scope(&mut *db, batch).await?.contains(leaf) {
         return Ok(false);

@@ -1,6 +1,7 @@
 //! Who may publish kinds, and what needs a yes.
 
-use bc_proto::batch::Approval;
+use bc_proto::batch::{Approval, Leaf};
+use bc_proto::id::{BatchId, TenantId};
 use bc_proto::rules::approval::Policy;
 use bc_proto::rules::publishing::KindSignature;
 use bc_proto::rules::trust::Publisher;
@@ -9,8 +10,9 @@ use serde_json::json;
 
 use super::component::{kind, manifest};
 use super::{Api, App, Parts};
+use crate::registry::quorum;
 use crate::store::unix_ms;
-use crate::testing::at;
+use crate::testing::{at, uuid};
 use crate::world::World;
 
 fn key(seed: u8) -> SecretKey {
@@ -199,6 +201,15 @@ async fn a_component_that_may_do_more_needs_a_yes_and_under_a_quorum_an_approved
     refused(&expired, "its time is over").await;
     let good = propose(leaf(&wide), "good").await.ok();
     approve(&good).await;
+    // The same batch, asked for by somebody of another tenant and by somebody of its own.
+    let batch: BatchId = good["batchId"].as_str().expect("text").parse().expect("an id");
+    let allowed: Leaf = serde_json::from_value(leaf(&wide)).expect("a leaf");
+    let policy = api.app.config.pki.approvers.as_ref().expect("a quorum");
+    for (tenant, is_allowed) in [(TenantId::from_uuid(uuid()), false), (api.fleet.tenant, true)] {
+        let mut db = api.fleet.db().await;
+        let allows = quorum::allows(&mut db, policy, (tenant, batch), &allowed, at(100)).await;
+        assert_eq!(allows.expect("a database"), is_allowed, "{tenant}");
+    }
     let unsaid = activate(&api, &wide, json!({ "batchId": good["batchId"] })).await;
     assert_eq!(unsaid.body["error"]["details"]["reason"], "wider-grant", "approvers are not the one who says yes");
     assert_eq!(activate(&api, &wide, under(&good)).await.ok()["status"], "active");
