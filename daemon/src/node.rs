@@ -86,6 +86,8 @@ impl Node {
             // The daemon's session brings them, command by command.
             Capability::Secrets => true,
             Capability::Upgrade => has.upgrade.is_some(),
+            Capability::Files => has.files.is_some(),
+            Capability::Http => false,
         };
         Capability::ALL.into_iter().filter(offered).collect()
     }

@@ -37,7 +37,7 @@ use crate::renewal::Renewal;
 use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
-use crate::shell::{Handle, Parts, Shell};
+use crate::shell::{Handle, NoTerminal, Parts, Shell};
 use crate::spec::Desired;
 use crate::spec::conditions::{Conditions, Looks};
 use crate::trust::Trust;
@@ -141,6 +141,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         incarnation: identity.card.incarnation,
         role: config.role,
         boot: boot.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let desired = desired(&state_dir, who.clone(), &credentials, trust.clone())?;
     let looks = Looks::default();
@@ -165,7 +166,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         lanes: Lanes::default(),
         time: time.clone(),
         trust: trust.clone(),
-        secrets: Some(secrets.clone()),
+        providers: vec![Arc::new(secrets.clone())],
+        terminal: Arc::new(NoTerminal),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };

@@ -5,12 +5,14 @@
 //! **Invariant:** a step's frames leave, and its runs start, only after [`Journal::save`] has returned for its records. When
 //! the journal does not take them, nothing of the step happens and the loop ends: the next process goes on from the disk.
 
+mod terminal;
 mod worker;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bc_proto::id::CommandId;
 use bc_proto::rules::daemon::{Book, Core, Frame, Identity, Input, Record, Start, Step, World};
 use bc_proto::rules::lane::PerLane;
@@ -19,8 +21,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+pub use self::terminal::{NoTerminal, NotDone, Terminal};
 use self::worker::Worker;
-use crate::capability::secrets::Exchange;
+use crate::capability::commanded::Provider;
 use crate::faults::crash_at;
 use crate::journal::{Journal, NotSaved};
 use crate::kinds::Kinds;
@@ -38,9 +41,12 @@ const BATCH: usize = 64;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Where what the daemon says goes: the session, or a test's list.
+#[async_trait]
 pub trait FrameSink: Send + Sync {
     /// What is durable on this side. Must not block.
     fn frame(&self, frame: Frame);
+    /// Returns when what was said has left this process, or there is no session that it could leave by.
+    async fn flushed(&self) {}
     /// How far a run is. May be dropped.
     fn progress(&self, command: CommandId, done: u64, total: Option<u64>, unit: &str, message: &str);
     /// A line of a run's log. May be dropped.
@@ -65,8 +71,10 @@ pub struct Parts {
     pub time: ServerTime,
     /// What the node trusts.
     pub trust: Trust,
-    /// The way to the secrets of commands; without it, runs have those of the machine.
-    pub secrets: Option<Exchange>,
+    /// What stands behind the capabilities of commands, besides the machine.
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// What ends the daemon.
+    pub terminal: Arc<dyn Terminal>,
     /// Where what it says goes.
     pub sink: Arc<dyn FrameSink>,
     /// Called about once a second, as long as the loop gets on.
@@ -148,7 +156,7 @@ impl Shell {
         let parts = Arc::clone(&self.parts);
         let trust = parts.trust.now();
         for input in inputs {
-            if let Input::RunFinished { command, .. } = &input {
+            if let Input::RunFinished { command, .. } | Input::RunIntends { command, .. } = &input {
                 self.running.remove(command);
             }
             let begun = PerLane::count(together.start.iter().map(|start| start.lane));
@@ -186,6 +194,16 @@ impl Shell {
             if let Some(cancel) = self.running.get(&command) {
                 cancel.cancel();
             }
+        }
+        for (command, intent) in step.intend {
+            crash_at("intent.before-carry-out");
+            let (parts, inbox) = (Arc::clone(&self.parts), self.handle.clone());
+            tokio::spawn(async move {
+                if let Some(not_done) = terminal::carry_out(parts, command, intent).await {
+                    let _ = inbox.send(not_done).await;
+                }
+            });
+            crash_at("intent.after-carry-out");
         }
         let outstanding = self.core.outstanding();
         self.outstanding.send_if_modified(|known| std::mem::replace(known, outstanding) != outstanding);

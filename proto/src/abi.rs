@@ -6,8 +6,8 @@ use semver::Version;
 
 use crate::grants::Capability;
 
-/// The host ABI that this build provides, `better-compute:host@1.0.0`. Minor versions only add interfaces and functions.
-pub const HOST_ABI: Version = Version::new(1, 0, 0);
+/// The host ABI that this build provides, `better-compute:host@1.1.0`. Minor versions only add interfaces and functions.
+pub const HOST_ABI: Version = Version::new(1, 1, 0);
 
 /// The export that every kind has.
 pub const COMMAND_EXPORT: &str = "better-compute:kind/command@1.0.0";
@@ -53,7 +53,12 @@ pub fn classify(import: &str) -> Import {
 
 /// The name under which a capability of this host ABI is imported.
 pub fn import_name(capability: Capability) -> String {
-    format!("better-compute:host/{}@{HOST_ABI}", capability.interface())
+    let since = match capability {
+        Capability::Http => return "wasi:http/outgoing-handler@0.2".to_owned(),
+        Capability::Files => Version::new(1, 1, 0),
+        _ => Version::new(1, 0, 0),
+    };
+    format!("better-compute:host/{}@{since}", capability.interface())
 }
 
 #[cfg(test)]

@@ -193,6 +193,7 @@ impl Queued {
             not_after_ms: self.not_after_ms,
             min_generation: self.min_generation,
             batch: self.batch,
+            upload: None,
         }
     }
 }

@@ -31,11 +31,13 @@ pub enum Capability {
     BlockDevices,
     Secrets,
     Upgrade,
+    Files,
+    Http,
 }
 
 impl Capability {
     /// Every capability of the host ABI.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Inventory,
         Self::Nvml,
         Self::Gpus,
@@ -45,6 +47,8 @@ impl Capability {
         Self::BlockDevices,
         Self::Secrets,
         Self::Upgrade,
+        Self::Files,
+        Self::Http,
     ];
 
     /// The WIT interface's name, which is also the key in manifests and policies.
@@ -59,6 +63,8 @@ impl Capability {
             Self::BlockDevices => "block-devices",
             Self::Secrets => "secrets",
             Self::Upgrade => "upgrade",
+            Self::Files => "files",
+            Self::Http => "http",
         }
     }
 
@@ -99,6 +105,12 @@ pub struct Grants {
     /// Replacing the daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Plain>,
+    /// Reading files below the listed folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
+    /// Asking the listed HTTP servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
 }
 
 /// A capability without arguments.
@@ -180,6 +192,30 @@ pub struct Secrets {
     pub refs: BTreeSet<Pattern>,
 }
 
+/// Arguments of `files`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// Absolute paths of folders, without a slash at the end: everything below them may be read.
+    #[serde(default)]
+    pub folders: BTreeSet<String>,
+}
+
+/// Arguments of `http`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Whom may be asked, as patterns over origins: `https://bmc-*.site-1.example`, with the port where it is not the scheme's own.
+    #[serde(default)]
+    pub origins: BTreeSet<Pattern>,
+    /// Whether requests may change something: all methods but GET and HEAD.
+    #[serde(default)]
+    pub write: bool,
+    /// Secrets that the host may add to a request as credentials, as patterns over references. The kind never has them.
+    #[serde(default)]
+    pub credentials: BTreeSet<Pattern>,
+}
+
 impl Grants {
     /// The capabilities that are present, whatever their arguments.
     pub fn capabilities(&self) -> BTreeSet<Capability> {
@@ -198,6 +234,8 @@ impl Grants {
             Capability::BlockDevices => self.block_devices.is_some(),
             Capability::Secrets => self.secrets.is_some(),
             Capability::Upgrade => self.upgrade.is_some(),
+            Capability::Files => self.files.is_some(),
+            Capability::Http => self.http.is_some(),
         }
     }
 
@@ -239,6 +277,14 @@ impl Grants {
                 refs: uncovered(&a.refs, &g.refs, Pattern::covers),
             }),
             upgrade: gap(self.upgrade.as_ref(), granted.upgrade.as_ref(), |_, _| Plain {}),
+            files: gap(self.files.as_ref(), granted.files.as_ref(), |a, g| Files {
+                folders: uncovered(&a.folders, &g.folders, |wide, narrow| is_within(wide, narrow)),
+            }),
+            http: gap(self.http.as_ref(), granted.http.as_ref(), |a, g| Http {
+                origins: uncovered(&a.origins, &g.origins, Pattern::covers),
+                write: a.write && !g.write,
+                credentials: uncovered(&a.credentials, &g.credentials, Pattern::covers),
+            }),
         }
     }
 
@@ -269,6 +315,12 @@ impl Grants {
             }),
             secrets: both(self.secrets.as_ref(), other.secrets.as_ref(), |a, b| Secrets { refs: &a.refs | &b.refs }),
             upgrade: self.upgrade.or(other.upgrade),
+            files: both(self.files.as_ref(), other.files.as_ref(), |a, b| Files { folders: &a.folders | &b.folders }),
+            http: both(self.http.as_ref(), other.http.as_ref(), |a, b| Http {
+                origins: &a.origins | &b.origins,
+                write: a.write || b.write,
+                credentials: &a.credentials | &b.credentials,
+            }),
         }
     }
 }
@@ -289,6 +341,13 @@ impl Program {
             && self.argv.len() == narrower.argv.len()
             && self.argv.iter().zip(&narrower.argv).all(|(wide, narrow)| wide.covers(narrow))
     }
+}
+
+/// Whether a path is a folder or lies below it, by its text. A path with `.`, `..` or an empty part lies nowhere.
+pub(crate) fn is_within(folder: &str, path: &str) -> bool {
+    let is_plain = path.starts_with('/') && path[1..].split('/').all(|part| !matches!(part, "" | "." | ".."));
+    let below = if folder == "/" { Some(path) } else { path.strip_prefix(folder) };
+    is_plain && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn uncovered<T: Ord + Clone>(

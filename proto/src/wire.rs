@@ -5,6 +5,7 @@
 
 mod checked;
 mod desired;
+mod upload;
 
 /// Generated from `node.proto`.
 #[expect(missing_docs, clippy::pedantic, reason = "generated; node.proto holds the documentation")]
@@ -17,6 +18,7 @@ pub const SESSION_EPOCH: &str = "session-epoch";
 
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
 pub use desired::{Bound, Condition, MAX_CONDITIONS};
+pub use upload::{PresignedUrl, Upload};
 
 /// The name in every gateway's certificate. A node verifies it whatever the address is that it connects to.
 pub const GATEWAY_NAME: &str = "gateway.better-compute.internal";

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 pub use crate::v1::Error;
-pub use crate::v1::wit::{block_devices, gpus, nvml, process, upgrade, upload};
+pub use crate::v1::wit::{block_devices, files, gpus, nvml, process, upgrade, upload};
 
 /// A capability's answer: the fact, or why it could not be had.
 pub type Answer<T> = Result<T, Error>;
@@ -133,6 +133,15 @@ pub trait Upgrade: Send + Sync {
     fn roll_back(&self) -> Answer<()>;
 }
 
+/// `better-compute:host/files`. Links that lead out of the granted folders are not followed: implementations open folders as
+/// capabilities, and get the granted ones when they are made.
+pub trait Files: Send + Sync {
+    /// The entries of a folder, in order of their names.
+    fn entries(&self, folder: &str) -> Answer<Vec<files::Entry>>;
+    /// Up to so many bytes of a file.
+    fn read(&self, file: &str, offset: u64, max_bytes: u32) -> Answer<Vec<u8>>;
+}
+
 /// What one node offers for one run. `None` is "this node has no such capability": nothing links behind it, and a kind that
 /// imports it is refused when it is loaded.
 #[derive(Clone, Default)]
@@ -155,4 +164,6 @@ pub struct Capabilities {
     pub secrets: Option<Arc<dyn Secrets>>,
     /// The daemon's own binaries.
     pub upgrade: Option<Arc<dyn Upgrade>>,
+    /// The node's files.
+    pub files: Option<Arc<dyn Files>>,
 }

@@ -94,7 +94,8 @@ impl World {
                 [Crash::BeforeSave, Crash::BeforeSend, Crash::WhileSending, Crash::WhileStarting, Crash::After];
             points[self.rng.usize(..points.len())]
         });
-        let Step { save, send, start, cancel } = step;
+        let Step { save, send, start, cancel, intend } = step;
+        debug_assert!(intend.is_empty(), "no run of the simulation asks for it");
         let (mut first, mut last) = (start, Vec::new());
         if self.rules.saves_first {
             std::mem::swap(&mut first, &mut last);

@@ -74,7 +74,7 @@ impl Machine {
 
     pub(crate) fn identity(&self, node: usize) -> Identity {
         let boot = format!("boot-{}", self.boot);
-        Identity { node: node_id(node), incarnation: self.incarnation, role: self.role, boot }
+        Identity { node: node_id(node), incarnation: self.incarnation, role: self.role, boot, version: "1.0.0".into() }
     }
 
     pub(crate) fn greeting(&self) -> Greeting {

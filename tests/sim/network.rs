@@ -236,6 +236,7 @@ impl World {
             signature: None,
             batch: None,
             approved: None,
+            upload: None,
         }
     }
 

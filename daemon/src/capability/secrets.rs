@@ -13,12 +13,13 @@ use bc_proto::secret::{self, OneTimeKey, Purpose, Sealed, SecretValue};
 use bc_proto::sign::body::{SealedSecretBody, SecretRequestBody};
 use bc_proto::sign::{self, WorkerSignature};
 use bc_proto::wire::{Deliver, Invalid, v1};
-use bc_runtime::capability::{Answer, Error, Secrets};
+use bc_runtime::capability::{Answer, Capabilities, Error, Secrets};
 use serde_json::Value;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use zeroize::Zeroizing;
 
+use super::commanded::{Commanded, Provider};
 use crate::credentials::Credentials;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
 use crate::server_time::ServerTime;
@@ -111,7 +112,7 @@ impl Exchange {
     }
 
     /// The secrets of one command.
-    pub(crate) fn of(&self, deliver: &Deliver) -> Arc<dyn Secrets> {
+    fn of(&self, deliver: &Deliver) -> Arc<dyn Secrets> {
         let Deliver { command, node, payload, .. } = deliver;
         Arc::new(OfCommand { exchange: self.clone(), command: *command, node: *node, payload: payload.clone() })
     }
@@ -142,6 +143,12 @@ impl Exchange {
             SealedSecretBody { command, node, secret_ref, one_time_key: &one_time_key, sealed_sha256: &sealed_sha256 };
         inner.trust.now().sealed_secret(&body, signature.as_ref(), inner.time.at(Instant::now()))?;
         Ok(one_time.open(&sealed, purpose)?)
+    }
+}
+
+impl Provider for Exchange {
+    fn provide(&self, command: &Commanded<'_>, capabilities: &mut Capabilities) {
+        capabilities.secrets.get_or_insert_with(|| self.of(command.deliver));
     }
 }
 

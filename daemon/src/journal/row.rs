@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bc_proto::id::CommandId;
 use bc_proto::manifest::{Lane, Trait};
-use bc_proto::rules::daemon::Record;
+use bc_proto::rules::daemon::{Intent, Record};
 use bc_proto::wire::{Deliver, Report, Update};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,6 +41,7 @@ enum Body {
     Refused { deliver: Deliver, report: Report, reason: String, at_ms: u64 },
     Started { attempt: u32, boot: String },
     Effect { attempt: u32, seq: u32, effect: Value },
+    Intended { intent: Intent, at_ms: u64 },
     CancelRequested,
     Finished { report: Report, reason: String, at_ms: u64 },
     Acknowledged,
@@ -62,6 +63,7 @@ impl Row {
             }
             Record::Started { attempt, boot, .. } => (Body::Started { attempt, boot }, None),
             Record::Effect { attempt, seq, effect, .. } => (Body::Effect { attempt, seq, effect }, None),
+            Record::Intended { intent, result, at_ms, .. } => (Body::Intended { intent, at_ms }, Some(result)),
             Record::CancelRequested { .. } => (Body::CancelRequested, None),
             Record::Acknowledged { .. } => (Body::Acknowledged, None),
             Record::Forgotten { .. } => (Body::Forgotten, None),
@@ -95,6 +97,7 @@ impl Row {
             }
             Body::Started { attempt, boot } => Record::Started { command, attempt, boot },
             Body::Effect { attempt, seq, effect } => Record::Effect { command, attempt, seq, effect },
+            Body::Intended { intent, at_ms } => Record::Intended { command, intent, result, at_ms },
             Body::CancelRequested => Record::CancelRequested { command },
             Body::Acknowledged => Record::Acknowledged { command },
             Body::Forgotten => Record::Forgotten { command },

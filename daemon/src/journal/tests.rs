@@ -32,6 +32,7 @@ fn records(seq: u64) -> Vec<Record> {
         signature: None,
         batch: None,
         approved: None,
+        upload: None,
     };
     let update = Update {
         command: id(seq),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
 use bc_proto::id::CommandId;
 use bc_proto::rules::attest;
 use bc_proto::rules::daemon::Frame;
@@ -127,7 +128,16 @@ impl Outbox {
     }
 }
 
+#[async_trait]
 impl FrameSink for Outbox {
+    async fn flushed(&self) {
+        let line = self.0.session.load_full();
+        if let Some(line) = line {
+            // All of its places are free when the transport has taken every frame; when it is closed, nothing leaves any more.
+            let _ = line.frames.reserve_many(line.frames.max_capacity()).await;
+        }
+    }
+
     fn frame(&self, frame: Frame) {
         if let Frame::Update(update) = &frame
             && update.report.is_terminal()

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{FrameSink, Parts};
+use crate::capability::commanded::{Asked, Commanded};
 use crate::capability::process::with_programs;
 use crate::server_time::Reading;
 
@@ -74,8 +75,10 @@ impl Worker {
         };
         let grants = parts.node.policy.grants_of(&deliver.kind);
         let mut capabilities = parts.node.capabilities.clone();
-        if capabilities.secrets.is_none() {
-            capabilities.secrets = parts.secrets.as_ref().map(|exchange| exchange.of(&deliver));
+        let asked = Arc::new(Asked::default());
+        let commanded = Commanded { deliver: &deliver, asked: Arc::clone(&asked), cancel: cancel.clone() };
+        for provider in &parts.providers {
+            provider.provide(&commanded, &mut capabilities);
         }
         let programs = parts.node.programs();
         if let Some(programs) = programs.clone().filter(|_| capabilities.process.is_none()) {
@@ -99,7 +102,13 @@ impl Worker {
             command = %deliver.command, kind = deliver.kind, attempt,
             outcome = report.outcome.name(), wall_ms = report.wall.as_millis(),
         );
-        reported(deliver.command, &report)
+        match (&report.outcome, asked.take()) {
+            (Outcome::Succeeded { result }, Some(intent)) => {
+                Input::RunIntends { command: deliver.command, intent, result: result.to_string().into_bytes() }
+            }
+            // What a run asked for that failed is not done.
+            _ => reported(deliver.command, &report),
+        }
     }
 }
 

@@ -28,7 +28,13 @@ fn node_key() -> SecretKey {
 }
 
 fn identity() -> Identity {
-    Identity { node: NodeId::from_uuid(Uuid::from_u128(7)), incarnation: 3, role: Role::Host, boot: "boot-1".into() }
+    Identity {
+        node: NodeId::from_uuid(Uuid::from_u128(7)),
+        incarnation: 3,
+        role: Role::Host,
+        boot: "boot-1".into(),
+        version: "1.0.0".into(),
+    }
 }
 
 impl Bench {

@@ -284,6 +284,7 @@ impl rpc::node_gateway_server::NodeGateway for Served {
     }
 
     type FetchKindStream = ReceiverStream<Result<v1::KindChunk, Status>>;
+    type FetchReleaseStream = Self::FetchKindStream;
 
     async fn fetch_kind(
         &self,
@@ -321,6 +322,17 @@ impl rpc::node_gateway_server::NodeGateway for Served {
         let certificate = certificate.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let certificate_chain = vec![certificate, self.authority.der.clone()];
         Ok(Response::new(v1::RenewResponse { certificate_chain }))
+    }
+
+    async fn refresh_upload(&self, _: Request<v1::UploadRequest>) -> Result<Response<v1::Upload>, Status> {
+        Err(Status::unimplemented("there are no uploads yet"))
+    }
+
+    async fn fetch_release(
+        &self,
+        _: Request<v1::FetchReleaseRequest>,
+    ) -> Result<Response<Self::FetchReleaseStream>, Status> {
+        Err(Status::unimplemented("there are no releases yet"))
     }
 
     async fn exchange_secret(&self, _: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
@@ -402,5 +414,6 @@ pub(crate) fn deliver(kind: &str, digest: &str, seq: u64, payload: serde_json::V
         signature: None,
         batch: None,
         approved: None,
+        upload: None,
     }
 }

@@ -11,7 +11,7 @@ use bc_daemon::kinds::Kinds;
 use bc_daemon::lanes::Lanes;
 use bc_daemon::node::Node;
 use bc_daemon::server_time::ServerTime;
-use bc_daemon::shell::{FrameSink, Handle, Parts, Shell};
+use bc_daemon::shell::{FrameSink, Handle, NoTerminal, Parts, Shell};
 use bc_daemon::trust::Trust;
 use bc_proto::grants::Policy;
 use bc_proto::id::{CommandId, NodeId};
@@ -57,6 +57,7 @@ pub(crate) fn deliver(kind: &Named, seq: u64, payload: Value) -> Deliver {
         signature: None,
         batch: None,
         approved: None,
+        upload: None,
     }
 }
 
@@ -139,9 +140,16 @@ impl Bench {
         let (said, heard) = mpsc::unbounded_channel();
         let parts = Parts {
             trust: Trust::default(),
-            secrets: None,
+            providers: Vec::new(),
+            terminal: Arc::new(NoTerminal),
             node: Arc::clone(&self.node),
-            identity: Identity { node: node_id(), incarnation: 1, role: Role::Host, boot: "boot-1".into() },
+            identity: Identity {
+                node: node_id(),
+                incarnation: 1,
+                role: Role::Host,
+                boot: "boot-1".into(),
+                version: "1.0.0".into(),
+            },
             kinds: self.kinds.clone(),
             kept: None,
             journal: journal.clone(),

@@ -25,6 +25,7 @@ pub(super) struct Service {
 impl NodeGateway for Service {
     type SessionStream = Outbox;
     type FetchKindStream = Pin<Box<dyn Stream<Item = Result<v1::KindChunk, Status>> + Send>>;
+    type FetchReleaseStream = Self::FetchKindStream;
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
         self.gateway.join(request.get_ref()).await.map(Response::new)
@@ -60,6 +61,17 @@ impl NodeGateway for Service {
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
         let caller = caller(&request)?;
         self.gateway.renew(caller, request.get_ref()).await.map(Response::new)
+    }
+
+    async fn refresh_upload(&self, _: Request<v1::UploadRequest>) -> Result<Response<v1::Upload>, Status> {
+        Err(Status::unimplemented("this control plane stores no uploads"))
+    }
+
+    async fn fetch_release(
+        &self,
+        _: Request<v1::FetchReleaseRequest>,
+    ) -> Result<Response<Self::FetchReleaseStream>, Status> {
+        Err(Status::unimplemented("this control plane has no releases"))
     }
 
     async fn exchange_secret(&self, request: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {

@@ -173,6 +173,7 @@ impl TryFrom<Row> for Delivery {
             signature: stored("commands", id, row.signature, row.worker, Some(row.created_at))?,
             batch: row.batch_id.map(BatchId::from_uuid),
             approved: None,
+            upload: None,
         };
         let lane = code::parse_lane(&row.lane).ok_or_else(|| corrupt("commands", "lane", id))?;
         let cancel_signature = stored("in_flight", id, row.cancel_signature, row.cancel_worker, row.cancelled_at)?;

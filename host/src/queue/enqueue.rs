@@ -255,6 +255,7 @@ impl Columns {
                 not_after_ms: unix_ms(command.not_after),
                 min_generation: command.min_generation,
                 batch: command.batch,
+                upload: None,
             };
             self.signatures[index] = Some(worker.sign(&body, now).signature.as_bytes().to_vec());
             self.lives[index] = row.is_destructive.then_some(row.incarnation);

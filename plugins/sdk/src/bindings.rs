@@ -6,11 +6,12 @@
 #![allow(missing_docs, unsafe_code, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 
 wit_bindgen::generate!({
-    path: ["../../wit/host/1.0.0", "../../wit/kind/1.0.0"],
+    path: ["../../wit/host/1.0.0", "../../wit/kind/1.0.0", "../../wit/host/1.1.0"],
     inline: "
         package better-compute:sdk;
         world guest {
             include better-compute:host/capabilities@1.0.0;
+            include better-compute:host/additions@1.1.0;
             include better-compute:kind/kind@1.0.0;
         }
     ",

@@ -40,10 +40,11 @@ mod kind;
 mod lines;
 pub mod payload;
 
-pub use bindings::better_compute::host::types::Error;
-pub use bindings::better_compute::host::{
+pub use bindings::better_compute::host1_0_0::types::Error;
+pub use bindings::better_compute::host1_0_0::{
     block_devices, clock, gpus, inventory, nvml, process, progress, secrets, system, upgrade, upload,
 };
+pub use bindings::better_compute::host1_1_0::files;
 /// The export as WIT has it, JSON text in and out. [`Kind`] is the comfortable way to implement it; implement this one
 /// to read or write the text yourself.
 pub use bindings::exports::better_compute::kind::command::Guest as Command;

@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::bindings::better_compute::host::log;
+use crate::bindings::better_compute::host1_0_0::log;
 
 /// Once per instance; later calls change nothing that matters. Outside a component there is nobody to write to.
 pub(crate) fn install() {

@@ -26,6 +26,17 @@ pub enum Need<'a> {
     WriteImage(&'a str),
     /// Resolving a secret.
     Secret(&'a str),
+    /// Reading a file or a folder.
+    Read(&'a str),
+    /// Asking an HTTP server.
+    Ask {
+        /// Scheme, host, and port where it is not the scheme's own: `https://bmc-1.example`.
+        origin: &'a str,
+        /// Whether the method may change something.
+        write: bool,
+        /// The secret that is to be added as credentials.
+        credentials: Option<&'a str>,
+    },
 }
 
 /// A call that the grants do not allow.
@@ -43,6 +54,8 @@ impl Need<'_> {
             Self::Run { .. } => Capability::Process,
             Self::Erase(_) | Self::WriteImage(_) => Capability::BlockDevices,
             Self::Secret(_) => Capability::Secrets,
+            Self::Read(_) => Capability::Files,
+            Self::Ask { .. } => Capability::Http,
         }
     }
 }
@@ -59,6 +72,13 @@ impl fmt::Display for Need<'_> {
             Self::Erase(device) => write!(f, "erasing {device} (`block-devices.erase` and `.devices`)"),
             Self::WriteImage(device) => write!(f, "writing to {device} (`block-devices.write` and `.devices`)"),
             Self::Secret(name) => write!(f, "reading the secret '{name}' (`secrets.refs`)"),
+            Self::Read(path) => write!(f, "reading {path} (`files.folders`)"),
+            Self::Ask { origin, write, credentials } => {
+                let how = if *write { "a request that may change something" } else { "a request" };
+                write!(f, "{how} to {origin}")?;
+                credentials.map_or(Ok(()), |name| write!(f, " with the secret '{name}'"))?;
+                f.write_str(" (`http.origins`, `.write` and `.credentials`)")
+            }
         }
     }
 }
@@ -74,6 +94,15 @@ impl Grants {
             Need::Erase(device) => self.block_devices.as_ref().is_some_and(|d| d.erase && d.lists(device)),
             Need::WriteImage(device) => self.block_devices.as_ref().is_some_and(|d| d.write && d.lists(device)),
             Need::Secret(name) => self.secrets.as_ref().is_some_and(|s| s.refs.iter().any(|r| r.matches(name))),
+            Need::Read(path) => self
+                .files
+                .as_ref()
+                .is_some_and(|files| files.folders.iter().any(|folder| super::is_within(folder, path))),
+            Need::Ask { origin, write, credentials } => self.http.as_ref().is_some_and(|http| {
+                http.origins.iter().any(|pattern| pattern.matches(origin))
+                    && (http.write || !write)
+                    && credentials.is_none_or(|name| http.credentials.iter().any(|pattern| pattern.matches(name)))
+            }),
         };
         if allowed { Ok(()) } else { Err(Denied(format!("{by} does not allow {need}"))) }
     }

@@ -10,6 +10,7 @@
 mod book;
 mod glass;
 mod held;
+mod intent;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::book::{Book, Entry, Inconsistent, Record};
 use self::glass::Glass;
-use self::held::{Held, Standing, deny, interrupted, update, with_message};
+use self::held::{Held, Standing, deny, fulfilled, interrupted, update, with_message};
+pub use self::intent::{After, Fulfilment, Intent};
 use crate::id::{CommandId, NodeId};
 use crate::manifest::{Lane, Role, Trait};
 use crate::rules::accept::{self, Decision, Delivery, Known, Refusal};
@@ -46,6 +48,8 @@ pub struct Identity {
     pub role: Role,
     /// The kernel's boot id.
     pub boot: String,
+    /// The daemon's version, semver.
+    pub version: String,
 }
 
 /// What a node knows of a kind by name and digest.
@@ -133,6 +137,15 @@ pub enum Input {
         /// The result, JSON; empty for none.
         result: Vec<u8>,
     },
+    /// A run is over, and asks for what ends the daemon.
+    RunIntends {
+        /// The command.
+        command: CommandId,
+        /// What it asks for.
+        intent: Intent,
+        /// The run's own result, JSON: the command's if the intent comes true.
+        result: Vec<u8>,
+    },
     /// The node applied a spec.
     SpecApplied {
         /// Its generation.
@@ -180,6 +193,8 @@ pub struct Step {
     pub start: Vec<Start>,
     /// Running commands to stop between two actions.
     pub cancel: Vec<CommandId>,
+    /// What ends the daemon, last. Where it cannot be done, the command's run is over as failed.
+    pub intend: Vec<(CommandId, Intent)>,
 }
 
 impl Step {
@@ -189,6 +204,7 @@ impl Step {
         self.send.extend(next.send);
         self.start.extend(next.start);
         self.cancel.extend(next.cancel);
+        self.intend.extend(next.intend);
     }
 
     fn say(&mut self, update: &Update) {
@@ -274,6 +290,9 @@ impl Core {
             Input::RunFinished { command, report, reason, result } => {
                 let update = Update { command, report, reason, result, at_ms: world.now_ms, node_sig: Vec::new() };
                 self.finished(update, &mut step);
+            }
+            Input::RunIntends { command, intent, result } => {
+                self.intends(command, intent, result, world.now_ms, &mut step)
             }
             Input::SpecApplied { generation } => {
                 // Two sessions may tell of two specs in either order.
@@ -471,6 +490,15 @@ impl Core {
         held.standing = Standing::Settled { said_ms: update.at_ms, update, acknowledged: false };
     }
 
+    /// Nothing is reported: the command goes on until the intent has come true, or cannot any more. It can no longer be called off.
+    fn intends(&mut self, command: CommandId, intent: Intent, result: Vec<u8>, at_ms: u64, step: &mut Step) {
+        let is_running = self.held.get(&command).is_some_and(|held| held.standing == Standing::Running);
+        if is_running {
+            step.save.push(Record::Intended { command, intent: intent.clone(), result, at_ms });
+            step.intend.push((command, intent));
+        }
+    }
+
     fn acked(&mut self, commands: &[CommandId], settled_below_seq: u64, now_ms: u64, step: &mut Step) {
         for command in commands {
             if let Some(Held { standing: Standing::Settled { acknowledged: acknowledged @ false, .. }, .. }) =
@@ -538,7 +566,19 @@ impl Core {
             (None, _) => Journaled::Started,
         };
         let same_boot = entry.boot == self.identity.boot;
-        let standing = match resume::recover(journaled, &entry.traits, same_boot) {
+        let after = After { same_boot, version: &self.identity.version };
+        let fulfilment = entry.intended.as_ref().filter(|_| entry.update.is_none()).map(|it| it.0.fulfilment(after));
+        let recovery = match fulfilment {
+            None => resume::recover(journaled, &entry.traits, same_boot),
+            Some(Fulfilment::Open) => Recovery::AwaitSettlement,
+            Some(Fulfilment::Done | Fulfilment::Not(_)) => Recovery::Report,
+        };
+        let standing = match recovery {
+            Recovery::Report if entry.update.is_none() => {
+                let update = fulfilled(&entry, fulfilment, now_ms);
+                step.save.push(Record::Finished { update: update.clone() });
+                Standing::Settled { update, acknowledged: false, said_ms: 0 }
+            }
             Recovery::Report => match entry.update {
                 Some(update) => Standing::Settled { update, acknowledged: entry.acknowledged, said_ms: 0 },
                 None => unreachable!("only what is finished is reported"),

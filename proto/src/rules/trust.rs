@@ -15,7 +15,7 @@ use super::approval::Policy;
 use crate::batch::Leaf;
 use crate::canonical;
 use crate::manifest::Trait;
-use crate::sign::body::{CancelBody, CommandBody, RootSignature, SealedSecretBody, SpecBody};
+use crate::sign::body::{CancelBody, CommandBody, RootSignature, SealedSecretBody, SpecBody, UploadBody};
 use crate::sign::{self, PublicKey, SecretKey, WorkerSignature};
 use crate::wire::Deliver;
 
@@ -161,6 +161,7 @@ pub fn command_body<'a>(deliver: &'a Deliver, traits: &BTreeSet<Trait>, payload_
         not_after_ms: deliver.not_after_ms,
         min_generation: deliver.min_generation,
         batch: deliver.batch,
+        upload: deliver.upload.as_ref().map(|it| UploadBody { object: &it.object, max_bytes: it.max_bytes }),
     }
 }
 

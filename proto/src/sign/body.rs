@@ -33,6 +33,19 @@ pub struct CommandBody<'a> {
     /// The batch that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
+    /// Where its file goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload: Option<UploadBody<'a>>,
+}
+
+/// Where the file of a command goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UploadBody<'a> {
+    /// Scheme, host, port where it is not the scheme's own, and path. How a URL allows to write there is not signed.
+    pub object: &'a str,
+    /// The most bytes.
+    pub max_bytes: u64,
 }
 
 /// Calling a command off.

@@ -109,6 +109,7 @@ fn all() -> Vec<Signed> {
                 not_after_ms: NOW + 600_000,
                 min_generation: None,
                 batch: Some(BatchId::from_uuid(uuid(3))),
+                upload: None,
             },
         ),
         signed("worker", 2, CancelBody { command, node }),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::v1;
+use super::{Upload, v1};
 use crate::batch::Approved;
 use crate::id::{BatchId, CommandId, JournalId, NodeId};
 use crate::manifest::Role;
@@ -92,6 +92,9 @@ pub struct Deliver {
     /// What was approved and by whom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<Box<Approved>>,
+    /// Where its file goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<Upload>,
 }
 
 /// What a node says became of a command.
@@ -285,6 +288,7 @@ impl TryFrom<v1::Deliver> for Deliver {
                 [] => None,
                 json => Some(serde_json::from_slice(json).map_err(|_| invalid(M, "approved", "must be an approval"))?),
             },
+            upload: deliver.upload.map(Upload::try_from).transpose()?,
             kind: deliver.kind,
         })
     }
@@ -306,6 +310,7 @@ impl From<Deliver> for v1::Deliver {
             signature: deliver.signature.map(Into::into),
             batch_id: deliver.batch.map(|id| id.to_string()).unwrap_or_default(),
             approved: deliver.approved.map(|it| serde_json::to_vec(&it).expect("it is JSON")).unwrap_or_default(),
+            upload: deliver.upload.map(Into::into),
         }
     }
 }
@@ -446,6 +451,7 @@ mod tests {
             signature: None,
             batch: None,
             approved: None,
+            upload: None,
         }
     }
 

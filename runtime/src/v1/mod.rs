@@ -7,6 +7,7 @@
 
 mod block_devices;
 mod clock;
+mod files;
 mod gpus;
 mod inventory;
 mod log;
@@ -29,11 +30,12 @@ use crate::store::RunState;
 #[expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
 mod bindings {
     wasmtime::component::bindgen!({
-        path: ["../wit/host/1.0.0", "../wit/kind/1.0.0"],
+        path: ["../wit/host/1.0.0", "../wit/kind/1.0.0", "../wit/host/1.1.0"],
         inline: "
             package better-compute:runtime;
             world guest {
                 include better-compute:host/capabilities@1.0.0;
+                include better-compute:host/additions@1.1.0;
                 include better-compute:kind/kind@1.0.0;
             }
         ",
@@ -46,9 +48,10 @@ mod bindings {
 
 /// The generated types, one module per WIT interface.
 pub mod wit {
-    pub use super::bindings::better_compute::host::{
+    pub use super::bindings::better_compute::host1_0_0::{
         block_devices, clock, gpus, inventory, log, nvml, process, progress, secrets, system, types, upgrade, upload,
     };
+    pub use super::bindings::better_compute::host1_1_0::files;
     pub use super::bindings::exports::better_compute::kind::command;
 }
 
@@ -85,6 +88,9 @@ pub(crate) fn link(linker: &mut Linker<RunState>, capabilities: &BTreeSet<Capabi
             Capability::BlockDevices => wit::block_devices::add_to_linker::<_, Own>(linker, |state| state)?,
             Capability::Secrets => wit::secrets::add_to_linker::<_, Own>(linker, |state| state)?,
             Capability::Upgrade => wit::upgrade::add_to_linker::<_, Own>(linker, |state| state)?,
+            Capability::Files => wit::files::add_to_linker::<_, Own>(linker, |state| state)?,
+            // Nothing is behind it yet, so that no node offers it.
+            Capability::Http => {}
         }
     }
     Ok(())

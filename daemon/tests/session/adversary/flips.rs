@@ -24,7 +24,8 @@ fn flipped<M: Message + Default>(frame: &M) -> impl Iterator<Item = (usize, M)> 
 }
 
 fn core() -> Core {
-    let identity = Identity { node: node_id(), incarnation: 1, role: Role::Host, boot: "boot-1".into() };
+    let identity =
+        Identity { node: node_id(), incarnation: 1, role: Role::Host, boot: "boot-1".into(), version: "1.0.0".into() };
     let mut core = Core::restart(identity, 0, Book::read([]).expect("an empty one"), NOW).0;
     let _ = core.on(Input::SessionOpened { epoch: 1, settled_below_seq: 1 }, &world(&TrustBundle::NONE));
     core

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::Intent;
 use crate::id::CommandId;
 use crate::manifest::{Lane, Trait};
 use crate::wire::{Deliver, Update};
@@ -54,6 +55,17 @@ pub enum Record {
         /// The effect, as JSON.
         effect: Value,
     },
+    /// Its run is over and asks for what ends the daemon.
+    Intended {
+        /// The command.
+        command: CommandId,
+        /// What it asks for.
+        intent: Intent,
+        /// The run's own result.
+        result: Vec<u8>,
+        /// When, server time, milliseconds since the Unix epoch.
+        at_ms: u64,
+    },
     /// It was called off while it ran.
     CancelRequested {
         /// The command.
@@ -90,6 +102,7 @@ impl Record {
             Self::ReplayFloor { .. } => CommandId::from_uuid(Uuid::nil()),
             Self::Started { command, .. }
             | Self::Effect { command, .. }
+            | Self::Intended { command, .. }
             | Self::CancelRequested { command }
             | Self::Acknowledged { command }
             | Self::Forgotten { command } => *command,
@@ -114,6 +127,8 @@ pub struct Entry {
     pub cancel_requested: bool,
     /// The effects of all attempts as JSON, in order.
     pub effects: Vec<Value>,
+    /// What it asks for that ends the daemon, and its run's own result.
+    pub intended: Option<(Intent, Vec<u8>)>,
     /// Its result.
     pub update: Option<Update>,
     /// Whether the control plane has it.
@@ -183,6 +198,7 @@ impl Book {
                     page.entry.effects.push(effect);
                 }
             }
+            Record::Intended { intent, result, .. } => self.page(command)?.entry.intended = Some((intent, result)),
             Record::CancelRequested { .. } => self.page(command)?.entry.cancel_requested = true,
             Record::Finished { update } => self.page(command)?.entry.update = Some(update),
             Record::Acknowledged { .. } => self.page(command)?.entry.acknowledged = true,
@@ -224,6 +240,7 @@ impl Page {
             attempt: 0,
             cancel_requested: false,
             effects: Vec::new(),
+            intended: None,
             update: None,
             acknowledged: false,
             accepted_at_ms: 0,

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::glass::Glass;
-use super::{Entry, Frame, Record, Start, Step, World};
+use super::{Entry, Frame, Fulfilment, Record, Start, Step, World};
 use crate::id::CommandId;
 use crate::rules::accept::Refusal;
 use crate::rules::lane::PerLane;
@@ -85,6 +85,21 @@ pub(super) fn with_message(mut update: Update, why: &str) -> Update {
 
 pub(super) fn update(command: CommandId, report: Report, reason: &str, at_ms: u64) -> Update {
     Update { command, report, reason: reason.to_owned(), result: Vec::new(), at_ms, node_sig: Vec::new() }
+}
+
+/// The end of a command whose intent came true, or did not.
+pub(super) fn fulfilled(entry: &Entry, fulfilment: Option<Fulfilment>, now_ms: u64) -> Update {
+    let command = entry.deliver.command;
+    match (fulfilment, &entry.intended) {
+        (Some(Fulfilment::Done), Some((_, result))) => {
+            Update { result: result.clone(), ..update(command, Report::Succeeded, "", now_ms) }
+        }
+        (Some(Fulfilment::Not(reason)), _) => {
+            let document = json!({ "outcome": reason, "effects": entry.effects });
+            Update { result: document.to_string().into_bytes(), ..update(command, Report::Failed, reason, now_ms) }
+        }
+        _ => interrupted(entry, now_ms),
+    }
 }
 
 /// The end of a command that a restart cut off: called off if that was wanted and nothing had happened yet; else failed, with

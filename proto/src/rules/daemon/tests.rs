@@ -12,7 +12,13 @@ use crate::rules::lane::LIMITS;
 const NODE: Uuid = Uuid::from_u128(7);
 
 fn identity(boot: u32) -> Identity {
-    Identity { node: NodeId::from_uuid(NODE), incarnation: 1, role: Role::Host, boot: format!("boot-{boot}") }
+    Identity {
+        node: NodeId::from_uuid(NODE),
+        incarnation: 1,
+        role: Role::Host,
+        boot: format!("boot-{boot}"),
+        version: "1.0.0".into(),
+    }
 }
 
 fn id(seq: u64) -> CommandId {
@@ -34,6 +40,7 @@ fn deliver(seq: u64, kind: &str) -> Deliver {
         signature: None,
         batch: None,
         approved: None,
+        upload: None,
     }
 }
 

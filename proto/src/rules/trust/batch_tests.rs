@@ -59,6 +59,7 @@ fn deliver(binds: bool) -> Deliver {
         signature: None,
         batch: Some(document.batch_id),
         approved: Some(Box::new(Approved { document, index: 1, binds_payload: binds, proof, approvals })),
+        upload: None,
     }
 }
 

@@ -97,6 +97,7 @@ fn deliver() -> Deliver {
         signature: None,
         batch: Some(BatchId::from_uuid(Uuid::from_u128(5))),
         approved: None,
+        upload: None,
     }
 }
 
