@@ -61,9 +61,10 @@ fn released(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
 /// Package name with version → digest, for every folder `wit/<name>/<version>`.
 fn packages(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut packages = BTreeMap::new();
+    // One for all: a minor version holds its additions alone, and names types of the version before.
+    let mut resolve = Resolve::new();
     for name in folders(&root.join("wit"))? {
         for version in folders(&name)? {
-            let mut resolve = Resolve::new();
             let (id, _) =
                 resolve.push_path(&version).with_context(|| format!("{} does not parse", version.display()))?;
             let mut printer = WitPrinter::new(OutputToString::default());
