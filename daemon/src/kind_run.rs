@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bc_proto::rules::admission::Obstacle;
@@ -169,7 +170,7 @@ impl KindRun {
             Ok(problems) => return Ok(Attempt::Ran(Box::new(Report::invalid_payload(problems)))),
             Err(outcome) => return Ok(Attempt::Ran(Box::new(Report::without_run(outcome)))),
         }
-        let (programs, stopped) = (node.programs(), cancel.clone());
+        let (programs, stopped) = (node.programs().map(Arc::new), cancel.clone());
         if let Some(programs) = programs.clone() {
             node.capabilities.process = Some(programs);
         }

@@ -98,8 +98,8 @@ impl Node {
     }
 
     /// The programs of one run.
-    pub(crate) fn programs(&self) -> Option<Arc<Programs>> {
-        self.supervisor.clone().map(|supervisor| Arc::new(Programs::new(supervisor, process::PATH)))
+    pub(crate) fn programs(&self) -> Option<Programs> {
+        self.supervisor.clone().map(|supervisor| Programs::new(supervisor, process::PATH))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.

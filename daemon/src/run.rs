@@ -189,6 +189,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         joined_ms,
         status: Box::new(service::status),
     };
+    let sending = outbox.clone().send_output();
     let context = Context {
         hello,
         handle: handle.clone(),
@@ -208,6 +209,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         version = env!("CARGO_PKG_VERSION"), "bcd runs"
     );
     service::ready("not connected yet");
+    tokio::spawn(stop.clone().run_until_cancelled_owned(sending));
     tokio::spawn(renewal.run(random()?, stop.child_token()));
     tokio::spawn(conditions.run(stop.clone()));
     let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use bc_proto::id::CommandId;
 use bc_proto::rules::daemon::{Book, Core, Frame, Identity, Input, Record, Start, Step, World};
 use bc_proto::rules::lane::PerLane;
+use bc_runtime::capability::process::OutputStream;
 use bc_runtime::v1::wit::log::Level;
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
@@ -49,6 +50,8 @@ pub trait FrameSink: Send + Sync {
     async fn flushed(&self) {}
     /// How far a run is. May be dropped.
     fn progress(&self, command: CommandId, done: u64, total: Option<u64>, unit: &str, message: &str);
+    /// What a program of a run wrote, the pieces of a stream one after the other. Must not block; from another thread than the runtime's.
+    fn output(&self, _command: CommandId, _attempt: u32, _stream: OutputStream, _bytes: &[u8]) {}
     /// A line of a run's log. May be dropped.
     fn log(&self, command: CommandId, level: Level, target: &str, message: &str, fields: &str);
 }

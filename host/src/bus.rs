@@ -50,6 +50,11 @@ pub enum Signal {
     Secret,
     /// How far a run is. Not durable.
     Progress(Progress),
+    /// A run has written something.
+    Output {
+        /// The command.
+        command: CommandId,
+    },
     /// What other replicas said may have been missed: look at everything again.
     Missed,
 }

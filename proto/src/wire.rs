@@ -5,6 +5,7 @@
 
 mod checked;
 mod desired;
+mod output;
 mod upload;
 
 /// Generated from `node.proto`.
@@ -18,6 +19,7 @@ pub const SESSION_EPOCH: &str = "session-epoch";
 
 pub use checked::{Deliver, Hello, Invalid, LoadedKind, Report, Update};
 pub use desired::{Bound, Condition, MAX_CONDITIONS};
+pub use output::{MAX_OUTPUT_BYTES, MAX_PIECE_BYTES, Output, Stream};
 pub use upload::{PresignedUrl, Upload};
 
 /// The name in every gateway's certificate. A node verifies it whatever the address is that it connects to.

@@ -7,6 +7,7 @@ pub mod follow;
 pub mod progress;
 mod run;
 pub mod seen;
+mod tail;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,6 +37,9 @@ pub enum Commands {
     /// Wait for a command to end, and print what came of it
     #[command(after_help = exit::HELP)]
     Watch(Watch),
+    /// Print what a command's programs have written; with -f as they write it
+    #[command(after_help = exit::HELP)]
+    Tail(tail::Tail),
     /// Call a command off: one that waits never runs, one that runs is stopped between two actions
     Cancel(One),
     /// Say in words why a command waits, or what happened to it
@@ -103,6 +107,7 @@ impl Commands {
                 let pace = Pace { wait: wait_timeout, ..Pace::default() };
                 return Ok(wait(client, seen, pace, one.output).await.into());
             }
+            Self::Tail(tail) => return tail.execute().await,
             Self::Cancel(one) => {
                 let (client, reference) = one.reach().await?;
                 let seen: Seen = client.call("commands.cancel", &reference).await?;

@@ -4,6 +4,7 @@
 //! node's certificate ends the daemon.
 
 mod fetch;
+mod live;
 mod open;
 mod outbox;
 

@@ -12,11 +12,13 @@ use async_trait::async_trait;
 use bc_proto::id::CommandId;
 use bc_proto::rules::attest;
 use bc_proto::rules::daemon::Frame;
-use bc_proto::wire::{Update, v1};
+use bc_proto::wire::{Stream, Update, v1};
+use bc_runtime::capability::process::OutputStream;
 use bc_runtime::v1::wit::log::Level;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::live::{GATHER, Live};
 use crate::credentials::Credentials;
 use crate::shell::FrameSink;
 
@@ -38,6 +40,8 @@ struct Inner {
     credentials: Option<Credentials>,
     /// When a run's progress was last passed on.
     progress: Mutex<HashMap<CommandId, Instant>>,
+    /// What programs of runs write.
+    live: Live,
     /// Hears that a run is over.
     finished: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -106,6 +110,7 @@ impl Outbox {
     /// From now on this session's.
     pub(super) fn attach(&self, line: Arc<Line>) {
         self.0.session.store(Some(line));
+        self.0.live.again();
     }
 
     /// This session's no more, if it still is.
@@ -115,6 +120,33 @@ impl Outbox {
             // Nothing changes when a newer one was attached meanwhile.
             self.0.session.compare_and_swap(&*current, None);
         }
+    }
+
+    /// Sends on what programs write, for as long as the daemon runs.
+    pub async fn send_output(self) {
+        loop {
+            self.0.live.grown().await;
+            tokio::time::sleep(GATHER).await;
+            let session = self.0.session.load_full();
+            // Without a session it waits: attaching one has it looked at again.
+            let Some(line) = session else { continue };
+            let room = line.frames.capacity().saturating_sub(line.frames.max_capacity() / 2);
+            let (pieces, was_all) = self.0.live.take(None, room);
+            pieces.into_iter().for_each(|piece| line.say(v1::from_node::Frame::Output(piece.into())));
+            if !was_all {
+                self.0.live.again();
+            }
+        }
+    }
+
+    /// The last words of a run go before its end; where there is no room for all of them, its result has them.
+    fn last_words(&self, line: Option<&Line>, command: CommandId) {
+        if let Some(line) = line {
+            let room = line.frames.capacity().saturating_sub(line.frames.max_capacity() / 2);
+            let (pieces, _) = self.0.live.take(Some(command), room);
+            pieces.into_iter().for_each(|piece| line.say(v1::from_node::Frame::Output(piece.into())));
+        }
+        self.0.live.forget(command);
     }
 
     /// Whether progress may be passed on again.
@@ -143,6 +175,7 @@ impl FrameSink for Outbox {
             && update.report.is_terminal()
         {
             self.0.progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&update.command);
+            self.last_words(self.0.session.load().as_deref(), update.command);
             if let Some(hears) = self.0.finished.get() {
                 hears();
             }
@@ -174,6 +207,14 @@ impl FrameSink for Outbox {
                 message: message[..end].to_owned(),
             }));
         }
+    }
+
+    fn output(&self, command: CommandId, attempt: u32, stream: OutputStream, bytes: &[u8]) {
+        let stream = match stream {
+            OutputStream::Stdout => Stream::Stdout,
+            OutputStream::Stderr => Stream::Stderr,
+        };
+        self.0.live.add(command, attempt, stream, bytes);
     }
 
     fn log(&self, command: CommandId, level: Level, target: &str, message: &str, fields: &str) {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{FrameSink, Parts};
 use crate::capability::commanded::{Asked, Commanded};
-use crate::capability::process::with_programs;
+use crate::capability::process::{Heard, with_programs};
 use crate::server_time::Reading;
 
 pub(super) struct Worker {
@@ -80,7 +80,11 @@ impl Worker {
         for provider in &parts.providers {
             provider.provide(&commanded, &mut capabilities);
         }
-        let programs = parts.node.programs();
+        let heard: Heard = {
+            let (sink, command) = (Arc::clone(&parts.sink), deliver.command);
+            Arc::new(move |stream, bytes| sink.output(command, attempt, stream, bytes))
+        };
+        let programs = parts.node.programs().map(|programs| Arc::new(programs.heard_by(heard)));
         if let Some(programs) = programs.clone().filter(|_| capabilities.process.is_none()) {
             capabilities.process = Some(programs);
         }

@@ -17,6 +17,7 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod outbox;
+mod output;
 mod remediations;
 mod reservations;
 mod specs;
@@ -128,6 +129,7 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(commands::get))
         .routes(routes!(commands::list))
         .routes(routes!(commands::cancel))
+        .routes(routes!(output::read))
         .routes(routes!(batches::create))
         .routes(routes!(batches::get))
         .routes(routes!(batches::list))

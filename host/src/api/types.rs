@@ -8,6 +8,7 @@ mod audit;
 mod batches;
 mod certificates;
 mod kinds;
+mod output;
 mod remediations;
 mod reservations;
 mod specs;
@@ -26,6 +27,7 @@ pub use self::audit::{
 pub use self::batches::*;
 pub use self::certificates::*;
 pub use self::kinds::*;
+pub use self::output::{CommandOutput, OutputPiece, OutputPlace, ReadOutput};
 pub use self::remediations::{
     ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations,
 };

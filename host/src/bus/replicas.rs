@@ -11,6 +11,7 @@ use std::time::Duration;
 use bc_proto::id::{CommandId, NodeId};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::types::Uuid;
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,7 @@ struct Gathered {
     trust: bool,
     secret: bool,
     progress: HashMap<CommandId, Progress>,
+    output: HashSet<CommandId>,
 }
 
 impl Outgoing {
@@ -66,6 +68,9 @@ impl Outgoing {
             Signal::Progress(progress) if gathered.progress.len() < MAX_PROGRESS => {
                 gathered.progress.insert(progress.command_id, progress.clone());
             }
+            Signal::Output { command } => {
+                gathered.output.insert(*command);
+            }
             Signal::Progress(_) | Signal::Missed => return,
         }
         drop(gathered);
@@ -85,6 +90,7 @@ impl Outgoing {
         gathered.events |= told.events;
         gathered.trust |= told.trust;
         gathered.secret |= told.secret;
+        gathered.output.extend(told.output);
         for (command, progress) in told.progress {
             gathered.progress.entry(command).or_insert(progress);
         }
@@ -109,6 +115,9 @@ struct Message {
     secret: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     progress: Vec<Progress>,
+    /// UUIDs of commands: a runner's SQL tells it too, and knows no other form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    output: Vec<String>,
 }
 
 impl Gathered {
@@ -120,6 +129,7 @@ impl Gathered {
             && !self.trust
             && !self.secret
             && self.progress.is_empty()
+            && self.output.is_empty()
     }
 
     /// As few payloads as hold it.
@@ -147,6 +157,11 @@ impl Gathered {
         for node in &self.work {
             room(&mut messages, id);
             messages.last_mut().expect("there is one").work.push(*node);
+        }
+        for command in &self.output {
+            // A UUID, its quotes and a comma.
+            room(&mut messages, 39);
+            messages.last_mut().expect("there is one").output.push(command.uuid().to_string());
         }
         for progress in self.progress.values() {
             let needed = serde_json::to_string(progress).map_or(MAX_PAYLOAD, |text| text.len() + 1);
@@ -257,6 +272,9 @@ fn pass_on(bus: &Bus, message: Message) {
     if message.secret {
         bus.tell_here(Signal::Secret);
     }
+    for command in message.output.iter().filter_map(|text| Uuid::parse_str(text).ok()) {
+        bus.tell_here(Signal::Output { command: CommandId::from_uuid(command) });
+    }
     for progress in message.progress {
         bus.tell_here(Signal::Progress(progress));
     }
@@ -264,8 +282,6 @@ fn pass_on(bus: &Bus, message: Message) {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::types::Uuid;
-
     use super::*;
 
     #[test]

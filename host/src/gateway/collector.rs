@@ -26,6 +26,7 @@ use crate::queue::mark::{Busy, Mark, Requeued};
 use crate::queue::settle::{Report, Settled};
 use crate::store::Error;
 use crate::store::kinds::Digest;
+use crate::store::output::{self, Told};
 
 /// The most updates of one batch, and how many may wait for the next before sessions are not read any more.
 pub(super) const BATCH: usize = 1_024;
@@ -51,6 +52,7 @@ pub(super) enum What {
     Mark(Event),
     Busy,
     Report(Report),
+    Output(Told),
 }
 
 /// Writes what comes.
@@ -103,6 +105,7 @@ struct Batch {
     marks: Vec<Mark>,
     busy: Vec<Busy>,
     reports: Vec<Report>,
+    output: Vec<Told>,
     room: Vec<OwnedSemaphorePermit>,
 }
 
@@ -123,6 +126,7 @@ impl Batch {
                 What::Mark(event) => batch.marks.push(Mark { node, epoch, command, event }),
                 What::Busy => batch.busy.push(Busy { node, epoch, command }),
                 What::Report(report) => batch.reports.push(report),
+                What::Output(told) => batch.output.push(told),
             }
             batch.room.extend(item.room);
         }
@@ -130,7 +134,7 @@ impl Batch {
     }
 
     fn len(&self) -> usize {
-        self.marks.len() + self.busy.len() + self.reports.len()
+        self.marks.len() + self.busy.len() + self.reports.len() + self.output.len()
     }
 
     /// One batch a session.
@@ -140,6 +144,7 @@ impl Batch {
             marks: self.marks.iter().filter(|it| it.node == session.node).copied().collect(),
             busy: self.busy.iter().filter(|it| it.node == session.node).copied().collect(),
             reports: self.reports.iter().filter(|it| it.node == session.node).cloned().collect(),
+            output: self.output.iter().filter(|it| it.node == session.node).cloned().collect(),
             room: Vec::new(),
         };
         self.sessions.values().map(of).collect()
@@ -152,6 +157,7 @@ impl Batch {
         self.marks.retain(|it| sessions.contains_key(&it.node));
         self.busy.retain(|it| sessions.contains_key(&it.node));
         self.reports.retain(|it| sessions.contains_key(&it.node));
+        self.output.retain(|it| sessions.contains_key(&it.node));
     }
 
     fn close(&self) {
@@ -189,6 +195,10 @@ async fn write(gateway: &Inner, batch: &Batch) -> Result<Written, Error> {
         crash_at("requeue.before-write");
         tx.commit().await?;
         crash_at("requeue.after-write");
+    }
+    if !batch.output.is_empty() {
+        // Before the reports: a command that has ended takes no more.
+        output::keep(&mut db, &batch.output).await?;
     }
     let mut written = Written { requeued, ..Written::default() };
     if !batch.reports.is_empty() {
@@ -238,6 +248,10 @@ fn tell(gateway: &Inner, batch: &Batch, written: Written) {
         if let Some(session) = batch.sessions.get(&it.node) {
             session.release(&[it.command]);
         }
+    }
+    let spoke: HashSet<CommandId> = batch.output.iter().map(|it| it.command).collect();
+    for command in spoke {
+        gateway.bus.tell(Signal::Output { command });
     }
     if !settled.now.is_empty() || told > 0 {
         gateway.bus.tell(Signal::Events);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bc_proto::id::CommandId;
 use bc_proto::rules::state::Event;
-use bc_proto::wire::{Hello, Report, Update, v1};
+use bc_proto::wire::{Hello, Output, Report, Update, v1};
 use futures_util::{Stream, StreamExt};
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, oneshot};
@@ -25,6 +25,7 @@ use super::{Caller, Inner, away, desired, dispatcher};
 use crate::bus::{Progress, Signal};
 use crate::faults::crash_at;
 use crate::queue;
+use crate::store::output::Told;
 use crate::store::specs::Spec;
 use crate::store::unix_ms;
 
@@ -255,6 +256,14 @@ async fn take(
             Ok(update) => {
                 let kib = update.result.len() / 1_024 + 1;
                 (update.command, what(session, update), u32::try_from(kib).unwrap_or(u32::MAX))
+            }
+            Err(invalid) => return nonsense(session, &invalid.to_string()),
+        },
+        Some(Frame::Output(output)) => match Output::try_from(output) {
+            Ok(Output { command, attempt, stream, offset, bytes }) => {
+                let kib = u32::try_from(bytes.len() / 1_024 + 1).unwrap_or(u32::MAX);
+                let (node, epoch, at_byte) = (session.node, session.epoch, offset);
+                (command, What::Output(Told { node, epoch, command, attempt, stream, at_byte, bytes }), kib)
             }
             Err(invalid) => return nonsense(session, &invalid.to_string()),
         },

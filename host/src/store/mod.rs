@@ -16,6 +16,7 @@ pub mod join_tokens;
 pub mod kinds;
 pub mod node_certificates;
 pub mod nodes;
+pub mod output;
 pub mod partitions;
 pub mod remediations;
 pub mod reservations;

@@ -14,6 +14,7 @@ mod outcomes;
 mod reading;
 mod secrets;
 mod specs;
+mod tail;
 mod tls;
 mod tokens;
 

@@ -67,12 +67,16 @@ pub(crate) async fn with_programs<T>(
     done
 }
 
+/// Hears what programs write, as they write it.
+pub type Heard = Arc<dyn Fn(OutputStream, &[u8]) + Send + Sync>;
+
 /// The programs of one run.
 pub struct Programs {
     /// What supervises: the daemon's own file.
     supervisor: PathBuf,
     /// The folders in which programs are looked up, with colons between.
     path: String,
+    heard: Option<Heard>,
     state: Mutex<State>,
 }
 
@@ -87,7 +91,15 @@ struct State {
 impl Programs {
     /// None runs yet. `supervisor` is the file of a program that has `supervise`; `path` as in [`PATH`].
     pub fn new(supervisor: PathBuf, path: impl Into<String>) -> Self {
-        Self { supervisor, path: path.into(), state: Mutex::default() }
+        Self { supervisor, path: path.into(), heard: None, state: Mutex::default() }
+    }
+
+    /// The same with somebody who hears what those programs write that run to their end. What a kind reads piece by piece is its own
+    /// affair.
+    #[must_use]
+    pub fn heard_by(mut self, heard: Heard) -> Self {
+        self.heard = Some(heard);
+        self
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -122,7 +134,8 @@ impl Programs {
             let message = format!("a run has at most {MAX_PROGRAMS} programs at once; wait for one");
             return Err(Error::new("too-many-programs", message));
         }
-        let running = Arc::new(Running::start(&self.supervisor, &program, &self.path, request, is_read)?);
+        let heard = self.heard.clone().filter(|_| !is_read);
+        let running = Arc::new(Running::start(&self.supervisor, &program, &self.path, request, is_read, heard)?);
         let handle = state.next;
         state.next += 1;
         state.running.insert(handle, Arc::clone(&running));

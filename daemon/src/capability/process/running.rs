@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use bc_runtime::capability::process::{Exit, Outcome, OutputStream, Request};
 use bc_runtime::capability::{Answer, Error};
 
-use super::MAX_BYTES;
 use super::capture::Capture;
+use super::{Heard, MAX_BYTES};
 use crate::supervise::{Ended, Order};
 
 /// How much of a stream waits for a guest that reads it, bytes. A program that says more stands still until it is read.
@@ -35,6 +35,8 @@ pub(super) struct Running {
 }
 
 struct Shared {
+    /// Hears what is written; `None` where nobody follows it.
+    heard: Option<Heard>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -88,6 +90,7 @@ impl Running {
         path: &str,
         request: &Request,
         is_read: bool,
+        heard: Option<Heard>,
     ) -> Answer<Self> {
         let input = request.stdin.as_deref().unwrap_or_default();
         let order = Order {
@@ -108,7 +111,7 @@ impl Running {
         let keep = usize::try_from(request.capture_bytes).unwrap_or(MAX_BYTES).min(MAX_BYTES);
         let stream = || Stream { capture: Capture::new(keep), unread: is_read.then(VecDeque::new), is_over: false };
         let state = State { streams: [stream(), stream()], ended: None, timed_out: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { heard, state: Mutex::new(state), changed: Condvar::new() });
         for (at, pipe) in [(0, stdout.map(OwnedFd::from)), (1, stderr.map(OwnedFd::from))] {
             let shared = Arc::clone(&shared);
             thread::spawn(move || follow(&shared, at, pipe.map(std::fs::File::from)));
@@ -242,6 +245,9 @@ fn follow(shared: &Shared, at: usize, pipe: Option<std::fs::File>) {
     let mut piece = vec![0; PIECE];
     if let Some(mut pipe) = pipe {
         while let Ok(count @ 1..) = pipe.read(&mut piece) {
+            if let Some(heard) = &shared.heard {
+                heard([OutputStream::Stdout, OutputStream::Stderr][at], &piece[..count]);
+            }
             let mut state = shared.state();
             state.streams[at].capture.add(&piece[..count]);
             while state.streams[at].unread.as_ref().is_some_and(|unread| unread.len() >= UNREAD) {
