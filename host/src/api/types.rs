@@ -8,8 +8,10 @@ mod audit;
 mod batches;
 mod certificates;
 mod kinds;
+mod releases;
 mod remediations;
 mod reservations;
+mod rollouts;
 mod specs;
 
 use std::collections::BTreeMap;
@@ -26,10 +28,12 @@ pub use self::audit::{
 pub use self::batches::*;
 pub use self::certificates::*;
 pub use self::kinds::*;
+pub use self::releases::{ListReleases, PushRelease, Release, ReleaseRef};
 pub use self::remediations::{
     ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations,
 };
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
+pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.

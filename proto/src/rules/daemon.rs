@@ -241,13 +241,7 @@ impl Core {
     }
 
     /// The same for a process that may be on probation: what asked for its version is not settled before [`Input::Confirmed`].
-    pub fn restart_as(
-        identity: Identity,
-        on_trial: bool,
-        generation: u64,
-        journal: Book,
-        now_ms: u64,
-    ) -> (Self, Step) {
+    pub fn restart_as(identity: Identity, on_trial: bool, generation: u64, journal: Book, now_ms: u64) -> (Self, Step) {
         let mut core = Self {
             identity,
             generation,

@@ -21,6 +21,7 @@ pub mod releases;
 pub mod remediation;
 pub mod renewal;
 pub mod resume;
+pub mod rollout;
 pub mod slots;
 pub mod state;
 pub mod sweep;

@@ -38,10 +38,14 @@ pub enum Untrusted {
     )]
     NoPublishers,
     /// Its publisher is not trusted, or no longer.
-    #[error("the release is signed by {0}, who is no publisher that is trusted here: sign it with the key of one that is")]
+    #[error(
+        "the release is signed by {0}, who is no publisher that is trusted here: sign it with the key of one that is"
+    )]
     UnknownPublisher(PublicKey),
     /// The signature is not the publisher's, or for another version, file or target.
-    #[error("the signature is not {0}'s for this version, file and target: if nobody changed the file, find out who did")]
+    #[error(
+        "the signature is not {0}'s for this version, file and target: if nobody changed the file, find out who did"
+    )]
     BadSignature(String),
 }
 
@@ -66,7 +70,8 @@ pub fn check<'a>(
 
 /// Whether these words could name what a binary runs on: `x86_64-unknown-linux-gnu`.
 pub fn is_target(text: &str) -> bool {
-    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     text.len() <= 64 && (3..=4).contains(&text.split('-').count()) && text.split('-').all(is_word)
 }
 

@@ -8,8 +8,8 @@ use strum::IntoEnumIterator as _;
 use uuid::Uuid;
 
 use super::body::{
-    AllocationBoundBody, ApprovalBody, CancelBody, CommandBody, KindBody, ReleaseBody, SealedSecretBody, SecretRequestBody,
-    SpecBody, TreeHeadBody, UpdateBody, WorkerKeyBody,
+    AllocationBoundBody, ApprovalBody, CancelBody, CommandBody, KindBody, ReleaseBody, SealedSecretBody,
+    SecretRequestBody, SpecBody, TreeHeadBody, UpdateBody, WorkerKeyBody,
 };
 use super::*;
 use crate::batch::{Approval, Document};
