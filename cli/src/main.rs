@@ -13,8 +13,10 @@ use better_compute::events::EventsCommand;
 use better_compute::kind::KindCommand;
 use better_compute::node::NodeCommand;
 use better_compute::pki::PkiCommand;
+use better_compute::release::ReleaseCommand;
 use better_compute::remediation::RemediationCommand;
 use better_compute::reservation::ReservationCommand;
+use better_compute::rollout::RolloutCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
 use better_compute::{block_on, log, output};
@@ -52,6 +54,12 @@ enum Command {
     /// See what the control plane tried by itself to mend nodes, and let nodes go on
     #[command(subcommand)]
     Remediation(RemediationCommand),
+    /// Push and list binaries of the daemon
+    #[command(subcommand)]
+    Release(ReleaseCommand),
+    /// Bring a release of the daemon to many nodes, few at a time
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
     /// Write, build, inspect, check and run command kinds, and register them
     #[command(subcommand)]
     Kind(KindCommand),
@@ -105,6 +113,8 @@ fn main() -> ExitCode {
         Command::Node(command) => block_on(command.execute()),
         Command::Reservation(command) => block_on(command.execute()),
         Command::Remediation(command) => block_on(command.execute()),
+        Command::Release(command) => block_on(command.execute()),
+        Command::Rollout(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
         Command::Audit(command) => block_on(command.execute()),

@@ -43,6 +43,8 @@ pub struct Config {
     pub gateways: Vec<Address>,
     /// The file that holds the kernel's boot id; none is `proc/sys/kernel/random/boot_id` below `root`.
     pub boot_id_file: Option<PathBuf>,
+    /// How the daemon is replaced.
+    pub upgrade: Upgrade,
     /// How long a stopping daemon waits for runs that go on.
     #[serde(deserialize_with = "span")]
     pub stop_grace: Duration,
@@ -54,6 +56,27 @@ pub struct Config {
 pub struct Nvml {
     /// A path, or a name that the loader looks up.
     pub library: PathBuf,
+}
+
+/// How the daemon is replaced.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Upgrade {
+    /// How long a session of a new version has to last before that version stays.
+    #[serde(deserialize_with = "span")]
+    pub confirm_after: Duration,
+    /// How long a new version has for that, from its first start on. Then the one before comes back.
+    #[serde(deserialize_with = "span")]
+    pub confirm_within: Duration,
+    /// Whether releases that nobody signed are taken where the node trusts no publishers. Where it trusts some, only theirs are.
+    pub allow_unsigned: bool,
+}
+
+impl Default for Upgrade {
+    fn default() -> Self {
+        let confirm_after = Duration::from_secs(30);
+        Self { confirm_after, confirm_within: Duration::from_mins(5), allow_unsigned: false }
+    }
 }
 
 impl Default for Nvml {
@@ -75,6 +98,7 @@ impl Default for Config {
             plugin_dir: None,
             gateways: Vec::new(),
             boot_id_file: None,
+            upgrade: Upgrade::default(),
             stop_grace: Duration::from_secs(10),
         }
     }
@@ -135,7 +159,7 @@ mod tests {
     #[test]
     fn a_configuration_names_what_it_does_not_understand() {
         let config: Config = toml::from_str(
-            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
+            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
         )
         .expect("every key is known");
         assert!(config.policy().grants_of("diag.nvml").nvml.is_some());
@@ -146,6 +170,7 @@ mod tests {
             "role = 'router'",
             "kernel-log = 'syslog'",
             "[nvml]\nlib = ''",
+            "[upgrade]\nunsigned = true",
             "gateways = ['g:1']",
             "stop-grace = 5",
         ] {

@@ -8,7 +8,7 @@ use bc_faults::{Faults, Unknown};
 pub const VARIABLE: &str = "BCD_CRASH_AT";
 
 /// Every point.
-pub const POINTS: [&str; 10] = [
+pub const POINTS: [&str; 19] = [
     // The loop's records: acceptances, starts, results, acknowledgements.
     "journal.before-save",
     "journal.after-save",
@@ -23,6 +23,21 @@ pub const POINTS: [&str; 10] = [
     "effect.after-intent",
     "effect.before-outcome",
     "effect.after-outcome",
+    // What ends the daemon. After: it is under way.
+    "intent.before-carry-out",
+    "intent.after-carry-out",
+    // The file of a release gets its name.
+    "release.before-keep",
+    "release.after-keep",
+    // What is remembered of the binaries changes: staged, on trial, started, confirmed, rolled back.
+    "slots.before-write",
+    "slots.after-write",
+    // The start of a binary is counted, and it is not executed yet.
+    "slots.before-exec",
+    // The daemon has stopped, to begin anew as the installed binary.
+    "restart.before-exec",
+    // A release has shown that it works.
+    "confirm.before",
 ];
 
 static FAULTS: Faults = Faults::new(VARIABLE, &POINTS);

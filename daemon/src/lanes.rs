@@ -16,6 +16,7 @@ pub struct Lanes {
     control: Arc<Semaphore>,
     provision: Arc<Semaphore>,
     bulk: Arc<Semaphore>,
+    sizes: PerLane,
 }
 
 /// A worker, given back when the last clone of its slot is dropped.
@@ -34,7 +35,7 @@ impl Lanes {
     /// Pools of these sizes.
     pub fn new(sizes: PerLane) -> Self {
         let pool = |lane| Arc::new(Semaphore::new(sizes.get(lane) as usize));
-        Self { control: pool(Lane::Control), provision: pool(Lane::Provision), bulk: pool(Lane::Bulk) }
+        Self { control: pool(Lane::Control), provision: pool(Lane::Provision), bulk: pool(Lane::Bulk), sizes }
     }
 
     fn pool(&self, lane: Lane) -> &Arc<Semaphore> {
@@ -49,6 +50,11 @@ impl Lanes {
     pub fn free(&self) -> PerLane {
         let count = |lane| u32::try_from(self.pool(lane).available_permits()).unwrap_or(u32::MAX);
         PerLane { control: count(Lane::Control), provision: count(Lane::Provision), bulk: count(Lane::Bulk) }
+    }
+
+    /// Whether all workers are free.
+    pub fn is_idle(&self) -> bool {
+        self.free() == self.sizes
     }
 
     /// A worker, if one is free.
@@ -83,9 +89,9 @@ mod tests {
         // A thread of a run that is over still holds its slot.
         let thread = hung[0].clone();
         drop(hung);
-        assert_eq!(lanes.free().bulk, 1);
+        assert!(lanes.free().bulk == 1 && !lanes.is_idle());
         drop(thread);
-        assert_eq!(lanes.free(), LIMITS);
+        assert!(lanes.free() == LIMITS && lanes.is_idle());
     }
 
     #[tokio::test]

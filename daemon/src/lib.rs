@@ -22,6 +22,7 @@ pub mod server_time;
 pub mod service;
 pub mod session;
 pub mod shell;
+pub mod slots;
 pub mod spec;
 pub mod supervise;
 pub mod terminal;

@@ -26,6 +26,7 @@ use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
 use crate::capability::process::{self, Programs};
 use crate::capability::secrets::NoSecrets;
+use crate::capability::upgrade::NoUpgrades;
 use crate::config::Config;
 use crate::trust::Trust;
 
@@ -83,9 +84,8 @@ impl Node {
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
             Capability::Upload => has.upload.is_some(),
             Capability::BlockDevices => has.block_devices.is_some(),
-            // The daemon's session brings them, command by command.
-            Capability::Secrets => true,
-            Capability::Upgrade => has.upgrade.is_some(),
+            // The daemon brings them, command by command.
+            Capability::Secrets | Capability::Upgrade => true,
             Capability::Files => has.files.is_some(),
             Capability::Http => false,
         };
@@ -114,6 +114,7 @@ impl Node {
             record: false,
             capabilities: Capabilities {
                 secrets: self.capabilities.secrets.clone().or_else(|| Some(Arc::new(NoSecrets))),
+                upgrade: self.capabilities.upgrade.clone().or_else(|| Some(Arc::new(NoUpgrades))),
                 ..self.capabilities.clone()
             },
             grants: Arc::new(ArcSwap::from_pointee(self.policy.grants_of(&kind.manifest().name))),

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bc_proto::abi::HOST_ABI;
-use bc_proto::id::JournalId;
-use bc_proto::rules::daemon;
+use bc_proto::id::{CommandId, JournalId};
+use bc_proto::rules::daemon::{self, Intent};
 use bc_proto::sign::body::AllocationBoundBody;
 use bc_proto::wire::Hello;
 use clap::Args;
@@ -23,8 +23,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::secrets::Exchange;
+use crate::capability::upgrade::{self, Upgrades};
 use crate::config::Config;
 use crate::credentials::Credentials;
+use crate::faults::crash_at;
 use crate::gateway::{Address, Verifier};
 use crate::identity::{self, Identity};
 use crate::journal::{Journal, Opened, RESERVE_BYTES};
@@ -37,7 +39,8 @@ use crate::renewal::Renewal;
 use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
-use crate::shell::{Handle, NoTerminal, Parts, Shell};
+use crate::shell::{Handle, NoTerminal, NotDone, Parts, Shell, Terminal};
+use crate::slots::{self, Running, Store};
 use crate::spec::Desired;
 use crate::spec::conditions::{Conditions, Looks};
 use crate::trust::Trust;
@@ -68,17 +71,26 @@ impl RunDaemon {
             config.boot_id_file.clone_from(&self.boot_id_file);
         }
         crate::faults::arm()?;
+        // Comes back only as the binary that is to run.
+        let running = slots::begin(&config.state_dir(), config.upgrade.confirm_within)
+            .context("what is remembered of this daemon's binaries cannot be read or written")?;
         // Kinds compute on threads of their own pools; a node of 200 processors needs no 200 threads for its own work.
         let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 8);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let done = runtime.block_on(async {
             let stop = CancellationToken::new();
             on_signals(&stop)?;
-            run(config, stop).await
+            run_as(config, running.clone(), stop).await
         });
         // A host call that hangs does not keep the process.
         runtime.shutdown_background();
-        done
+        match done? {
+            Ended::Stopped => Ok(()),
+            Ended::Restart => {
+                crash_at("restart.before-exec");
+                Err(slots::restart(&running)).context("the daemon cannot go on as its installed binary")
+            }
+        }
     }
 }
 
@@ -103,15 +115,33 @@ fn on_signals(stop: &CancellationToken) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs until `stop` is cancelled.
-pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
-    let config = Config { state_dir: Some(config.state_dir()), ..config };
-    let node = Arc::new(Node::new(&config)?);
-    run_on(node, config, stop).await
+/// How a daemon ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// It was asked to stop.
+    Stopped,
+    /// It is to begin anew, as whichever binary is chosen then.
+    Restart,
 }
 
-/// The same on a machine that is given, which may have other capabilities than this one.
+/// Runs until `stop` is cancelled, or another binary is to go on.
+async fn run_as(config: Config, running: Running, stop: CancellationToken) -> anyhow::Result<Ended> {
+    let config = Config { state_dir: Some(config.state_dir()), ..config };
+    let node = Arc::new(Node::new(&config)?);
+    serve_node(node, config, running, stop).await
+}
+
+/// The same on a machine that is given, which may have other capabilities than this one. It never becomes another binary.
 pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    serve_node(node, config, Running::default(), stop).await.map(drop)
+}
+
+async fn serve_node(
+    node: Arc<Node>,
+    config: Config,
+    running: Running,
+    stop: CancellationToken,
+) -> anyhow::Result<Ended> {
     let state_dir = config.state_dir();
     let identity = identity::read(&state_dir)?;
     let gateways = gateways(&config, &identity)?;
@@ -141,7 +171,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         incarnation: identity.card.incarnation,
         role: config.role,
         boot: boot.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: slots::VERSION.to_owned(),
     };
     let desired = desired(&state_dir, who.clone(), &credentials, trust.clone())?;
     let looks = Looks::default();
@@ -157,17 +187,27 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         time: time.clone(),
         outbox: outbox.clone(),
     };
+    let lanes = Lanes::default();
+    let upgrades = Upgrades::new(upgrade::Parts {
+        store: Store::new(state_dir.clone()),
+        running,
+        settings: config.upgrade.clone(),
+        trust: trust.clone(),
+        supervisor: node.supervisor.clone(),
+        lanes: lanes.clone(),
+    });
+    let restart = upgrades.restart();
     let parts = Parts {
         node: Arc::clone(&node),
         identity: who,
         kinds: kinds.clone(),
         kept: Some(kept.clone()),
         journal: journal.clone(),
-        lanes: Lanes::default(),
+        lanes,
         time: time.clone(),
         trust: trust.clone(),
-        providers: vec![Arc::new(secrets.clone())],
-        terminal: Arc::new(NoTerminal),
+        providers: vec![Arc::new(secrets.clone()), Arc::new(upgrades.clone())],
+        terminal: Arc::new(Terminals { reboot: NoTerminal, switch: upgrades.clone() }),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
@@ -195,6 +235,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         handle: handle.clone(),
         outbox,
         secrets,
+        upgrades: upgrades.clone(),
         kinds,
         kept,
         desired,
@@ -206,15 +247,44 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let sessions = Sessions::new(context, gateways, verifier, credentials, random()?)?;
     tracing::info!(
         node = %identity.card.node, incarnation = identity.card.incarnation, journal = %journal.id(),
-        version = env!("CARGO_PKG_VERSION"), "bcd runs"
+        version = slots::VERSION, "bcd runs"
     );
     service::ready("not connected yet");
     tokio::spawn(stop.clone().run_until_cancelled_owned(sending));
     tokio::spawn(renewal.run(random()?, stop.child_token()));
     tokio::spawn(conditions.run(stop.clone()));
-    let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
+    tokio::spawn(upgrades.watch(handle.clone()));
+    tokio::spawn({
+        let (restart, stop) = (restart.clone(), stop.clone());
+        async move {
+            restart.cancelled().await;
+            stop.cancel();
+        }
+    });
+    // What waited for the others to end, before this, need not be waited for.
+    let grace = || Some(config.stop_grace).filter(|_| !restart.is_cancelled());
+    let done = serve(shell, handle, sessions, watching, stop, grace).await;
     journal.close().await;
-    done
+    done.map(|()| if restart.is_cancelled() { Ended::Restart } else { Ended::Stopped })
+}
+
+/// What ends the daemon, by what it is.
+struct Terminals<R> {
+    reboot: R,
+    switch: Upgrades,
+}
+
+impl<R: Terminal> Terminal for Terminals<R> {
+    fn carry_out(&self, command: CommandId, intent: &Intent) -> Result<(), NotDone> {
+        match intent {
+            Intent::Reboot { .. } => self.reboot.carry_out(command, intent),
+            Intent::Switch { .. } => self.switch.carry_out(command, intent),
+        }
+    }
+
+    fn on_trial(&self) -> bool {
+        self.switch.on_trial()
+    }
 }
 
 /// The spec that the node has applied, which signs by the key that it has at that time.
@@ -242,7 +312,7 @@ fn hello(
     let (kinds, desired, trust) = (kinds.clone(), desired.clone(), trust.clone());
     let (role, uptime, boot) = (config.role, config.root.join("proc/uptime"), boot.to_owned());
     let incarnation = identity.card.incarnation;
-    let bcd_version: semver::Version = env!("CARGO_PKG_VERSION").parse()?;
+    let bcd_version: semver::Version = slots::VERSION.parse()?;
     Ok(Box::new(move || Hello {
         journal,
         boot: boot.clone(),
@@ -266,7 +336,7 @@ async fn serve(
     sessions: Sessions,
     watching: Option<Watching>,
     stop: CancellationToken,
-    grace: Duration,
+    grace: impl FnOnce() -> Option<Duration>,
 ) -> anyhow::Result<()> {
     let stop_loop = CancellationToken::new();
     let mut event_loop = tokio::spawn(shell.run(stop_loop.clone()));
@@ -290,14 +360,17 @@ async fn serve(
         ended.context("the event loop broke down")?.context("the daemon cannot go on without its journal")?;
         anyhow::bail!("the event loop ended by itself");
     }
-    service::stopping(grace);
-    let outstanding = handle.outstanding();
-    if outstanding > 0 {
-        tracing::info!(outstanding, grace_ms = grace.as_millis(), "waiting for runs to end");
-    }
-    // A second wait for the loop itself would be for nothing: it stops between two writes.
-    if tokio::time::timeout(grace, handle.idle()).await.is_err() {
-        tracing::warn!(outstanding = handle.outstanding(), "runs that go on are left to the journal");
+    // A daemon that goes on as another binary does not stop, as far as the service manager knows: it would be killed for it.
+    if let Some(grace) = grace() {
+        service::stopping(grace);
+        let outstanding = handle.outstanding();
+        if outstanding > 0 {
+            tracing::info!(outstanding, grace_ms = grace.as_millis(), "waiting for runs to end");
+        }
+        // A second wait for the loop itself would be for nothing: it stops between two writes.
+        if tokio::time::timeout(grace, handle.idle()).await.is_err() {
+            tracing::warn!(outstanding = handle.outstanding(), "runs that go on are left to the journal");
+        }
     }
     stop_loop.cancel();
     event_loop.await.context("the event loop broke down")??;

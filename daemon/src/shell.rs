@@ -124,7 +124,8 @@ impl Shell {
     pub async fn start(parts: Parts, generation: u64, book: Book) -> Result<(Self, Handle), NotSaved> {
         let (handle, inbox) = mpsc::channel(INBOX);
         let now_ms = parts.time.at(Instant::now());
-        let (core, step) = Core::restart(parts.identity.clone(), generation, book, now_ms);
+        let on_trial = parts.terminal.on_trial();
+        let (core, step) = Core::restart_as(parts.identity.clone(), on_trial, generation, book, now_ms);
         let (outstanding, seen) = watch::channel(0);
         let fed = Handle { inbox: handle.clone(), outstanding: seen };
         let mut shell = Self { parts: Arc::new(parts), core, inbox, handle, outstanding, running: HashMap::new() };

@@ -9,7 +9,7 @@
 use bc_faults::{Faults, Unknown};
 
 /// Every point.
-const POINTS: [&str; 28] = [
+const POINTS: [&str; 30] = [
     "enqueue.before-write",
     "enqueue.after-write",
     "claim.before-write",
@@ -38,6 +38,9 @@ const POINTS: [&str; 28] = [
     // An attempt to mend a node: its row, its batch and its command.
     "remediation.before-write",
     "remediation.after-write",
+    // A pass over a rollout that changes something: ends of steps, and commands of new ones.
+    "rollout.before-write",
+    "rollout.after-write",
     // A step of the transparency log that found something.
     "log.before-write",
     "log.after-write",

@@ -32,6 +32,8 @@ ids! {
     JournalId = Journal "journal";
     /// A GPU that somebody has reserved on a node.
     AllocationId = Allocation "alloc";
+    /// A release on its way to many nodes.
+    RolloutId = Rollout "rollout";
 }
 
 #[cfg(test)]

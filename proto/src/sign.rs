@@ -39,6 +39,8 @@ pub enum Purpose {
     TrustBundle,
     /// A component of a kind; by its publisher's key.
     Kind,
+    /// A binary of the daemon; by its publisher's key.
+    Release,
     /// A node's one-time key for a secret; by the node's key.
     SecretRequest,
     /// A secret that was sealed to it; by a worker key.

@@ -11,7 +11,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
-use bc_host::api::types::{Caller, ErrorBody, Kind, Page, RegisterKind};
+use bc_host::api::types::{Caller, ErrorBody, Kind, Page, PushRelease, RegisterKind, Release};
 use bc_proto::rules::backoff::Backoff;
 use reqwest::{RequestBuilder, StatusCode};
 use serde::Serialize;
@@ -138,6 +138,16 @@ impl Client {
         let request = || {
             let request = self.http.post(&url).timeout(UPLOAD_TIMEOUT).query(query);
             request.header(reqwest::header::CONTENT_TYPE, "application/wasm").body(component.clone())
+        };
+        self.send(true, request).await
+    }
+
+    /// Pushes a binary of the daemon.
+    pub async fn push_release(&self, query: &PushRelease, file: Vec<u8>) -> Result<Release, CallError> {
+        let url = format!("{}/v1/releases.push", self.target.url);
+        let request = || {
+            let request = self.http.post(&url).timeout(UPLOAD_TIMEOUT).query(query);
+            request.header(reqwest::header::CONTENT_TYPE, "application/octet-stream").body(file.clone())
         };
         self.send(true, request).await
     }

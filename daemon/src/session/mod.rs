@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::open::{End, Open, Signals};
 pub use self::outbox::Outbox;
 use crate::capability::secrets::Exchange;
+use crate::capability::upgrade::Upgrades;
 use crate::credentials::Credentials;
 use crate::gateway::{self, Address, Verifier};
 use crate::kinds::Kinds;
@@ -49,6 +50,8 @@ pub struct Context {
     pub outbox: Outbox,
     /// The way to the secrets of commands.
     pub secrets: Exchange,
+    /// The daemon's own binaries, which come through the session.
+    pub upgrades: Upgrades,
     /// The kinds that are loaded.
     pub kinds: Kinds,
     /// Those that are fetched.

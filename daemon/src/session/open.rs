@@ -164,6 +164,7 @@ impl Open {
     pub(super) async fn enter(&self, context: &Context) {
         context.outbox.attach(Arc::clone(&self.line));
         context.secrets.attach(self.epoch(), self.channel.clone());
+        context.upgrades.attach(self.epoch(), self.channel.clone());
         let opened = Input::SessionOpened { epoch: self.epoch(), settled_below_seq: self.settled_below_seq };
         context.handle.input(opened).await;
         say_bound(&self.line, context).await;
@@ -180,6 +181,7 @@ impl Open {
             .await;
         context.outbox.detach(epoch);
         context.secrets.detach(epoch);
+        context.upgrades.detach(epoch);
         context.handle.input(Input::SessionClosed { epoch }).await;
         if matches!(end, End::Stopped | End::Superseded | End::Drained) {
             // Without senders our side of the stream ends once all of it is sent; then the gateway ends its own.

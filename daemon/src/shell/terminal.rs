@@ -28,6 +28,11 @@ pub struct NotDone {
 pub trait Terminal: Send + Sync {
     /// Does it, or returns when it is sure to come. The daemon goes on until it is ended.
     fn carry_out(&self, command: CommandId, intent: &Intent) -> Result<(), NotDone>;
+
+    /// Whether this process is what such an intent brought, and may have to give way again.
+    fn on_trial(&self) -> bool {
+        false
+    }
 }
 
 /// A daemon that nothing ends.

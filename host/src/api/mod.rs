@@ -18,8 +18,10 @@ mod nodes;
 mod openapi;
 mod outbox;
 mod output;
+mod releases;
 mod remediations;
 mod reservations;
+mod rollouts;
 mod specs;
 #[cfg(test)]
 mod tests;
@@ -148,6 +150,15 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(reservations::release))
         .routes(routes!(reservations::get))
         .routes(routes!(reservations::list))
+        .routes(routes!(releases::push))
+        .routes(routes!(releases::list))
+        .routes(routes!(releases::get))
+        .routes(routes!(rollouts::start))
+        .routes(routes!(rollouts::list))
+        .routes(routes!(rollouts::get))
+        .routes(routes!(rollouts::pause))
+        .routes(routes!(rollouts::resume))
+        .routes(routes!(rollouts::cancel))
         .routes(routes!(remediations::list))
         .routes(routes!(remediations::clear))
         .routes(routes!(kinds::register))
@@ -181,7 +192,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Failure {
 /// Bounds a call's time and puts it into a span, which never holds what was sent.
 async fn observed(request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let limit = if path == "/v1/kinds.register" { UPLOAD_TIMEOUT } else { TIMEOUT };
+    let limit = if ["/v1/kinds.register", "/v1/releases.push"].contains(&path) { UPLOAD_TIMEOUT } else { TIMEOUT };
     let empty = tracing::field::Empty;
     let span = tracing::info_span!("api", method = path, tenant = empty, command = empty, status = empty);
     async {

@@ -9,8 +9,10 @@ mod batches;
 mod certificates;
 mod kinds;
 mod output;
+mod releases;
 mod remediations;
 mod reservations;
+mod rollouts;
 mod specs;
 
 use std::collections::BTreeMap;
@@ -28,10 +30,12 @@ pub use self::batches::*;
 pub use self::certificates::*;
 pub use self::kinds::*;
 pub use self::output::{CommandOutput, OutputPiece, OutputPlace, ReadOutput};
+pub use self::releases::{ListReleases, PushRelease, Release, ReleaseRef};
 pub use self::remediations::{
     ClearRemediations, Cleared, ListRemediations, Remediation, RemediationHold, Remediations,
 };
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
+pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.

@@ -10,9 +10,11 @@ use futures_util::{Stream, StreamExt, stream};
 use sqlx::PgPool;
 use tonic::Status;
 
+use super::away;
 use crate::store::Error;
 use crate::store::components::{self, Component};
 use crate::store::kinds::Digest;
+use crate::store::releases::{self, Release};
 
 /// The size of a piece: one is well below every limit of a message.
 const CHUNK: usize = 64 * 1_024;
@@ -46,6 +48,24 @@ impl Components {
         present.insert(digest, Arc::downgrade(&component));
         Ok(Some(component))
     }
+}
+
+/// A release in pieces, each read when the one before was taken: however many nodes fetch it, one piece of each is in memory.
+pub(super) fn release(
+    pool: PgPool,
+    release: Release,
+) -> impl Stream<Item = Result<KindChunk, Status>> + Send + 'static {
+    stream::try_unfold((pool, release, 0), |(pool, release, seq)| async move {
+        let read = async { releases::chunk(&mut *pool.acquire().await?, release.sha256, seq).await };
+        let Some(bytes) = read.await.map_err(|error| away(&error))? else { return Ok(None) };
+        let signature = release.signature.as_ref().filter(|_| seq == 0);
+        let chunk = KindChunk {
+            bytes,
+            publisher: signature.map(|it| it.publisher.as_bytes().to_vec()).unwrap_or_default(),
+            publisher_sig: signature.map(|it| it.signature.as_bytes().to_vec()).unwrap_or_default(),
+        };
+        Ok(Some((chunk, (pool, release, seq + 1))))
+    })
 }
 
 /// A component in pieces.

@@ -14,7 +14,7 @@ use super::session::Outbox;
 use super::{Caller, Inner, away, fetch, session};
 use crate::grpc::node_gateway_server::NodeGateway;
 use crate::pki;
-use crate::store::node_certificates;
+use crate::store::{node_certificates, releases};
 
 /// Serves the calls of nodes.
 pub(super) struct Service {
@@ -44,15 +44,7 @@ impl NodeGateway for Service {
         let digest = request.into_inner().digest;
         let invalid = |_| Status::invalid_argument("FetchKindRequest.digest: must have 32 bytes");
         let digest = digest.try_into().map_err(invalid)?;
-        let known = async {
-            let mut db = self.gateway.pool.acquire().await?;
-            node_certificates::find_many(&mut db, &[caller.fingerprint]).await
-        };
-        if known.await.map_err(|error| away(&error))?.is_empty() {
-            return Err(Status::unauthenticated(
-                "this certificate was revoked, or its node was deleted or enrolled again",
-            ));
-        }
+        self.known(&caller).await?;
         let component = self.gateway.components.find(&self.gateway.pool, digest).await.map_err(|error| away(&error))?;
         let component = component.ok_or_else(|| Status::not_found("no registered component has this digest"))?;
         Ok(Response::new(Box::pin(fetch::pieces(component))))
@@ -69,14 +61,38 @@ impl NodeGateway for Service {
 
     async fn fetch_release(
         &self,
-        _: Request<v1::FetchReleaseRequest>,
+        request: Request<v1::FetchReleaseRequest>,
     ) -> Result<Response<Self::FetchReleaseStream>, Status> {
-        Err(Status::unimplemented("this control plane has no releases"))
+        let caller = caller(&request)?;
+        let invalid = |_| Status::invalid_argument("FetchReleaseRequest.sha256: must have 32 bytes");
+        let sha256 = request.into_inner().sha256.try_into().map_err(invalid)?;
+        self.known(&caller).await?;
+        let pool = self.gateway.pool.clone();
+        let found = async { releases::find(&mut *pool.acquire().await?, sha256).await };
+        let release = found.await.map_err(|error| away(&error))?;
+        let release = release.ok_or_else(|| Status::not_found("no release has this digest"))?;
+        Ok(Response::new(Box::pin(fetch::release(pool, release))))
     }
 
     async fn exchange_secret(&self, request: Request<v1::SecretRequest>) -> Result<Response<v1::SealedSecret>, Status> {
         let caller = caller(&request)?;
         self.gateway.exchange_secret(caller, request.into_inner()).await.map(Response::new)
+    }
+}
+
+impl Service {
+    /// Refuses whom no living node's certificate stands for any more.
+    async fn known(&self, caller: &Caller) -> Result<(), Status> {
+        let known = async {
+            let mut db = self.gateway.pool.acquire().await?;
+            node_certificates::find_many(&mut db, &[caller.fingerprint]).await
+        };
+        if known.await.map_err(|error| away(&error))?.is_empty() {
+            return Err(Status::unauthenticated(
+                "this certificate was revoked, or its node was deleted or enrolled again",
+            ));
+        }
+        Ok(())
     }
 }
 

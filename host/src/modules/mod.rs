@@ -7,3 +7,4 @@
 //! **Invariant:** a module keeps nothing in memory that its next pass needs: any replica goes on where another one stopped.
 
 pub mod remediation;
+pub mod rollout;

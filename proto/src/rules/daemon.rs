@@ -146,6 +146,8 @@ pub enum Input {
         /// The run's own result, JSON: the command's if the intent comes true.
         result: Vec<u8>,
     },
+    /// The version that runs now stays: its probation is over, and that is durable.
+    Confirmed,
     /// The node applied a spec.
     SpecApplied {
         /// Its generation.
@@ -235,6 +237,11 @@ impl Core {
     /// Goes on from a journal: what is finished is reported, what may run again does when it is delivered again, the rest is
     /// settled. Nothing is started.
     pub fn restart(identity: Identity, generation: u64, journal: Book, now_ms: u64) -> (Self, Step) {
+        Self::restart_as(identity, false, generation, journal, now_ms)
+    }
+
+    /// The same for a process that may be on probation: what asked for its version is not settled before [`Input::Confirmed`].
+    pub fn restart_as(identity: Identity, on_trial: bool, generation: u64, journal: Book, now_ms: u64) -> (Self, Step) {
         let mut core = Self {
             identity,
             generation,
@@ -248,7 +255,7 @@ impl Core {
         };
         let mut step = Step::default();
         for entry in journal.into_entries() {
-            core.recover(entry, now_ms, &mut step);
+            core.recover(entry, on_trial, now_ms, &mut step);
         }
         (core, step)
     }
@@ -294,6 +301,7 @@ impl Core {
             Input::RunIntends { command, intent, result } => {
                 self.intends(command, intent, result, world.now_ms, &mut step)
             }
+            Input::Confirmed => self.confirmed(world.now_ms, &mut step),
             Input::SpecApplied { generation } => {
                 // Two sessions may tell of two specs in either order.
                 self.generation = self.generation.max(generation);
@@ -499,6 +507,18 @@ impl Core {
         }
     }
 
+    /// Settles what asked for the version that runs.
+    fn confirmed(&mut self, now_ms: u64, step: &mut Step) {
+        for held in self.held.values_mut() {
+            if let Standing::OnTrial(entry) = &held.standing {
+                let update = fulfilled(entry, Some(Fulfilment::Done), now_ms);
+                step.save.push(Record::Finished { update: update.clone() });
+                step.say(&update);
+                held.standing = Standing::Settled { said_ms: now_ms, update, acknowledged: false };
+            }
+        }
+    }
+
     fn acked(&mut self, commands: &[CommandId], settled_below_seq: u64, now_ms: u64, step: &mut Step) {
         for command in commands {
             if let Some(Held { standing: Standing::Settled { acknowledged: acknowledged @ false, .. }, .. }) =
@@ -525,7 +545,7 @@ impl Core {
             if held.seq < below {
                 match &mut held.standing {
                     // It was given up while the daemon was away.
-                    Standing::CutOff(_) => held.standing = Standing::AwaitingSettlement,
+                    Standing::CutOff(_) | Standing::OnTrial(_) => held.standing = Standing::AwaitingSettlement,
                     Standing::Settled { acknowledged, .. } => *acknowledged = true,
                     Standing::Running | Standing::AwaitingSettlement => {}
                 }
@@ -556,7 +576,7 @@ impl Core {
         }
     }
 
-    fn recover(&mut self, entry: Entry, now_ms: u64, step: &mut Step) {
+    fn recover(&mut self, entry: Entry, on_trial: bool, now_ms: u64, step: &mut Step) {
         let (command, seq, cancel_requested) = (entry.deliver.command, entry.deliver.seq, entry.cancel_requested);
         let not_after_ms = entry.deliver.not_after_ms;
         let glass = Glass::of(&entry.deliver, &entry.traits, entry.accepted_at_ms);
@@ -566,11 +586,11 @@ impl Core {
             (None, _) => Journaled::Started,
         };
         let same_boot = entry.boot == self.identity.boot;
-        let after = After { same_boot, version: &self.identity.version };
+        let after = After { same_boot, version: &self.identity.version, on_trial };
         let fulfilment = entry.intended.as_ref().filter(|_| entry.update.is_none()).map(|it| it.0.fulfilment(after));
         let recovery = match fulfilment {
             None => resume::recover(journaled, &entry.traits, same_boot),
-            Some(Fulfilment::Open) => Recovery::AwaitSettlement,
+            Some(Fulfilment::Open | Fulfilment::Trial) => Recovery::AwaitSettlement,
             Some(Fulfilment::Done | Fulfilment::Not(_)) => Recovery::Report,
         };
         let standing = match recovery {
@@ -583,6 +603,7 @@ impl Core {
                 Some(update) => Standing::Settled { update, acknowledged: entry.acknowledged, said_ms: 0 },
                 None => unreachable!("only what is finished is reported"),
             },
+            Recovery::AwaitSettlement if fulfilment == Some(Fulfilment::Trial) => Standing::OnTrial(Box::new(entry)),
             Recovery::AwaitSettlement => Standing::AwaitingSettlement,
             Recovery::Run if !cancel_requested && entry.attempt < MAX_ATTEMPTS => Standing::CutOff(Box::new(entry)),
             Recovery::Run | Recovery::Interrupt => {

@@ -132,6 +132,18 @@ pub struct KindBody<'a> {
     pub digest: &'a str,
 }
 
+/// A binary of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseBody<'a> {
+    /// Its version, semver: what it answers when it is asked for it.
+    pub version: &'a str,
+    /// SHA-256 of the file, 64 hexadecimal digits.
+    pub sha256: &'a str,
+    /// What it runs on, `x86_64-unknown-linux-gnu` for example.
+    pub target: &'a str,
+}
+
 /// A node asks for a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -200,6 +212,7 @@ purposes! {
     WorkerKeyBody => WorkerKey;
     TrustBundle => TrustBundle;
     KindBody<'_> => Kind;
+    ReleaseBody<'_> => Release;
     SecretRequestBody<'_> => SecretRequest;
     SealedSecretBody<'_> => SealedSecret;
     TreeHeadBody => TreeHead;

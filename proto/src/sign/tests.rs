@@ -8,8 +8,8 @@ use strum::IntoEnumIterator as _;
 use uuid::Uuid;
 
 use super::body::{
-    AllocationBoundBody, ApprovalBody, CancelBody, CommandBody, KindBody, SealedSecretBody, SecretRequestBody,
-    SpecBody, TreeHeadBody, UpdateBody, WorkerKeyBody,
+    AllocationBoundBody, ApprovalBody, CancelBody, CommandBody, KindBody, ReleaseBody, SealedSecretBody,
+    SecretRequestBody, SpecBody, TreeHeadBody, UpdateBody, WorkerKeyBody,
 };
 use super::*;
 use crate::batch::{Approval, Document};
@@ -135,6 +135,7 @@ fn all() -> Vec<Signed> {
         ),
         signed("root", 1, bundle()),
         signed("publisher", 6, KindBody { digest: hash }),
+        signed("publisher", 6, ReleaseBody { version: "1.2.3", sha256: hash, target: "x86_64-unknown-linux-gnu" }),
         signed("node", 3, SecretRequestBody { command, node, secret_ref: "token", one_time_key: key_hex }),
         signed(
             "worker",

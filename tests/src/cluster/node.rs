@@ -114,6 +114,16 @@ impl Node {
         programs::run(&mut bcd)
     }
 
+    /// Adds to the configuration of its daemon, TOML; it counts from the daemon's next start on.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn configure(&self, more: &str) {
+        let path = self.path("bcd.toml");
+        let config = fs::read_to_string(&path).expect("it was written");
+        fs::write(path, format!("{config}\n{more}\n")).expect("the configuration is written");
+    }
+
     /// Puts a component into its plugin directory, as a whole.
     ///
     /// # Panics

@@ -20,6 +20,8 @@ pub(super) enum Standing {
     CutOff(Box<Entry>),
     /// The control plane settles it by itself, or has: it does not run again.
     AwaitingSettlement,
+    /// It asked for the version that runs now, which is on probation.
+    OnTrial(Box<Entry>),
     Settled {
         update: Update,
         acknowledged: bool,
@@ -61,7 +63,9 @@ impl Held {
     pub(super) fn answer(&mut self, command: CommandId, now_ms: u64, step: &mut Step) {
         match &mut self.standing {
             Standing::Running => step.say(&update(command, Report::Running, "", now_ms)),
-            Standing::CutOff(_) | Standing::AwaitingSettlement => step.send.push(Frame::Ack(command)),
+            Standing::CutOff(_) | Standing::AwaitingSettlement | Standing::OnTrial(_) => {
+                step.send.push(Frame::Ack(command))
+            }
             Standing::Settled { update, said_ms, .. } => {
                 *said_ms = now_ms;
                 step.say(update);

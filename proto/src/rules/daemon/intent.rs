@@ -1,6 +1,7 @@
 //! What a run asks for that ends the daemon: done once its result is durable, by the daemon and not by the run.
 //!
-//! **Invariant:** an intent is carried out at most once: the process that wrote it down does it, and no later one.
+//! **Invariant:** an intent is carried out at most once: the process that wrote it down does it, and no later one. A switch is done
+//! only when the version that it brought was confirmed: one that does not stay leaves no success behind.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,8 @@ pub struct After<'a> {
     pub same_boot: bool,
     /// The version that runs now, semver.
     pub version: &'a str,
+    /// Whether that version is on probation: the one before may come back.
+    pub on_trial: bool,
 }
 
 /// What became of an intent, by the process that comes after.
@@ -34,6 +37,8 @@ pub struct After<'a> {
 pub enum Fulfilment {
     /// It was done: the run's own result counts.
     Done,
+    /// It was done, and may be undone: it counts when this process is confirmed.
+    Trial,
     /// It was not, and will not be: why, as a stable code.
     Not(&'static str),
     /// The control plane settles it: by the new boot, or when its time is over.
@@ -46,6 +51,7 @@ impl Intent {
         match self {
             // The boot that was asked for may still come.
             Self::Reboot { .. } => Fulfilment::Open,
+            Self::Switch { version } if version == after.version && after.on_trial => Fulfilment::Trial,
             Self::Switch { version } if version == after.version => Fulfilment::Done,
             // The one that was to come did not stay, or never started.
             Self::Switch { .. } => Fulfilment::Not("rolled-back"),

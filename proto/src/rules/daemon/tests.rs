@@ -1,4 +1,5 @@
 mod batches;
+mod switch;
 
 use std::collections::BTreeMap;
 
