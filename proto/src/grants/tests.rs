@@ -68,6 +68,25 @@ fn what_is_missing_is_named_exactly() {
 }
 
 #[test]
+fn which_servers_are_asked_is_left_to_the_operator_where_a_kind_declares_any() {
+    let declared = grants("http = { origins = ['*'], write = true, credentials = ['*'] }");
+    let policy = |toml: &str| Policy::from_toml(&format!("[grants.'metal.*'.http]\n{toml}")).expect("the test's policy");
+    let named = policy("origins = ['https://bmc-*.example']\nwrite = true");
+    assert_eq!(named.admit("metal.x", &declared), Ok(()));
+    assert!(named.admit("site.x", &declared).is_err(), "nothing is granted to it");
+    assert!(policy("origins = []\nwrite = true").admit("metal.x", &declared).is_err(), "some have to be named");
+    assert!(policy("origins = ['https://bmc-1']").admit("metal.x", &declared).is_err(), "writing was not granted");
+    // Each call is held to both.
+    let ask = |origin, write, credentials| Need::Ask { origin, write, credentials };
+    let granted = named.grants_of("metal.x");
+    assert!(granted.allows(&ask("https://bmc-1.example", true, None), "x").is_ok());
+    assert!(granted.allows(&ask("https://bmc-1.example", true, Some("bmc")), "x").is_err());
+    assert!(granted.allows(&ask("https://other.example", false, None), "x").is_err());
+    let one = grants("http = { origins = ['https://a'] }");
+    assert!(one.minus(&declared).http.is_none() && declared.minus(&one).http.is_some(), "for a diff, any is more than one");
+}
+
+#[test]
 fn a_capability_that_this_version_does_not_know_is_refused_by_name() {
     let error = Policy::from_toml("[grants.'*']\nteleport = {}").expect_err("unknown").to_string();
     assert!(error.contains("unknown field `teleport`"), "{error}");
