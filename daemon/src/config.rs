@@ -12,8 +12,8 @@ use bc_proto::pattern::Pattern;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::capability::{http, kernel_log};
 use crate::capability::nvml::LIBRARY;
+use crate::capability::{http, kernel_log};
 use crate::gateway::Address;
 
 /// Where state is kept unless the configuration says otherwise.

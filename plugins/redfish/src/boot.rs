@@ -75,7 +75,7 @@ pub struct Done {
     pub notes: Vec<String>,
 }
 
-fn word(it: impl Serialize) -> String {
+fn word<T: Serialize + Copy>(it: T) -> String {
     json!(it).as_str().unwrap_or_default().to_owned()
 }
 
@@ -111,7 +111,8 @@ impl Wanted {
 
     /// What the BMC's lists of allowed values rule out.
     fn check(self, body: &Value) -> Result<(), Problem> {
-        let wanted = [(TARGET, Some(word(self.target))), (ENABLED, Some(self.enabled_word())), (MODE, self.mode.map(word))];
+        let wanted =
+            [(TARGET, Some(word(self.target))), (ENABLED, Some(self.enabled_word())), (MODE, self.mode.map(word))];
         for (name, value) in wanted.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             let allowed = texts(body, &format!("/Boot/{name}@Redfish.AllowableValues"));
             if let Some(allowed) = allowed.filter(|allowed| !allowed.is_empty() && !allowed.contains(&value)) {
@@ -173,7 +174,10 @@ pub fn set(client: &mut Client<'_>, id: Option<&str>, wanted: Wanted) -> Result<
     } else {
         ""
     };
-    Err(Problem::new("not-kept", format!("the BMC was told {} and shows {}{consumed}", say(&wanted_words), say(&after))))
+    Err(Problem::new(
+        "not-kept",
+        format!("the BMC was told {} and shows {}{consumed}", say(&wanted_words), say(&after)),
+    ))
 }
 
 /// Puts it. Some BMCs want the mode beside it, and some refuse it: the other way is tried, once, as long as it is what was asked for.
@@ -229,9 +233,12 @@ mod tests {
     }
 
     fn shows(target: &str, enabled: &str) -> Answer {
-        answer(200, json!({ "Boot": {
+        answer(
+            200,
+            json!({ "Boot": {
             TARGET: target, ENABLED: enabled, MODE: "UEFI", "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd"],
-        } }))
+        } }),
+        )
     }
 
     fn run(more: Vec<Answer>, wanted: Wanted) -> (Result<Done, Problem>, Vec<crate::Request>) {
@@ -241,7 +248,10 @@ mod tests {
     }
 
     fn refuses(property: &str) -> Answer {
-        answer(400, json!({ "error": { "@Message.ExtendedInfo": [{ "Message": format!("{property} is a problem.") }] } }))
+        answer(
+            400,
+            json!({ "error": { "@Message.ExtendedInfo": [{ "Message": format!("{property} is a problem.") }] } }),
+        )
     }
 
     #[test]

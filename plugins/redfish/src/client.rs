@@ -127,7 +127,10 @@ impl<'a> Client<'a> {
                     (200..=299, Some("Completed")) => return Ok(Taken::Accepted),
                     (_, Some(state @ ("Exception" | "Killed" | "Cancelled" | "Interrupted"))) => {
                         let words = words(&answer.body).unwrap_or_else(|| "it gives no reason".into());
-                        return Err(Problem::new("task-failed", format!("{what}: the BMC's task ended {state}: {words}")));
+                        return Err(Problem::new(
+                            "task-failed",
+                            format!("{what}: the BMC's task ended {state}: {words}"),
+                        ));
                     }
                     // A monitor answers 202 while the task goes on, and then whatever the action answers.
                     (200 | 204, None) => return Ok(Taken::Accepted),
@@ -227,7 +230,14 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_elsewhere_is_not_followed() {
-        for wrong in ["//evil.example/redfish/v1", "https://evil.example", "/admin", "/redfish/../etc", "/redfish/v1\\x", "/redfish/ a"] {
+        for wrong in [
+            "//evil.example/redfish/v1",
+            "https://evil.example",
+            "/admin",
+            "/redfish/../etc",
+            "/redfish/v1\\x",
+            "/redfish/ a",
+        ] {
             assert_eq!(checked(wrong).map_err(|problem| problem.code), Err("not-redfish"), "{wrong}");
         }
         assert_eq!(local("https://bmc:8443/redfish/v1/TaskService/Tasks/1"), "/redfish/v1/TaskService/Tasks/1");

@@ -228,14 +228,17 @@ impl Watch {
             Some(why) => format!("{name} was sent, and whether the BMC took it is not known ({why})"),
         };
         match (&self.trouble, self.last.as_deref()) {
-            (Some(trouble), _) => {
-                Problem::new("state-unknown", format!("{sent}; since then it could not be asked for the state: {trouble}"))
-            }
+            (Some(trouble), _) => Problem::new(
+                "state-unknown",
+                format!("{sent}; since then it could not be asked for the state: {trouble}"),
+            ),
             (None, None) => Problem::new("state-unknown", format!("{sent}; it reports no power state")),
             (None, Some(last)) if last == goal => {
                 Problem::new("restart-unknown", format!("{sent}; it reports {last}, and a restart was not seen"))
             }
-            (None, Some(last)) => Problem::new("state-not-reached", format!("{sent}; it still reports {last}, not {goal}")),
+            (None, Some(last)) => {
+                Problem::new("state-not-reached", format!("{sent}; it still reports {last}, not {goal}"))
+            }
         }
     }
 }

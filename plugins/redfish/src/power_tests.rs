@@ -41,7 +41,10 @@ fn run(answers: Vec<Result<Answer, NoAnswer>>, action: Action) -> (Result<Done, 
 fn it_is_on_when_the_bmc_reports_it_and_not_when_it_accepted_it() {
     let (done, asked) = run(script(&[json!("Off"), json!("Off"), json!("PoweringOn"), json!("On")]), Action::On);
     let done = done.expect("it comes on");
-    assert_eq!((done.verified, done.before.as_deref(), done.after.as_deref()), (Verified::State, Some("Off"), Some("On")));
+    assert_eq!(
+        (done.verified, done.before.as_deref(), done.after.as_deref()),
+        (Verified::State, Some("Off"), Some("On"))
+    );
     assert_eq!(asked[3].body, json!({ "ResetType": "ForceOn" }), "it offers no On");
 }
 

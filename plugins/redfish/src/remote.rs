@@ -70,8 +70,7 @@ impl Bmc for Remote {
         }
         asked.credentials.clone_from(&self.target.credentials);
         asked.timeout_ms = Some(TIMEOUT_MS);
-        let answer =
-            http::send(&asked).map_err(|Error { code, message, .. }| NoAnswer { code, message })?;
+        let answer = http::send(&asked).map_err(|Error { code, message, .. }| NoAnswer { code, message })?;
         Ok(Answer {
             status: answer.status,
             etag: answer.header("etag").map(str::to_owned),

@@ -88,7 +88,12 @@ const THERMAL: [List; 2] = [
 
 const POWER: [List; 3] = [
     List { field: "PowerControl", quantity: Quantity::Power, values: &["PowerConsumedWatts"], unit: "watts" },
-    List { field: "PowerSupplies", quantity: Quantity::Power, values: &["PowerInputWatts", "PowerOutputWatts"], unit: "watts" },
+    List {
+        field: "PowerSupplies",
+        quantity: Quantity::Power,
+        values: &["PowerInputWatts", "PowerOutputWatts"],
+        unit: "watts",
+    },
     List { field: "Voltages", quantity: Quantity::Voltage, values: &["ReadingVolts"], unit: "volts" },
 ];
 
@@ -224,19 +229,26 @@ mod tests {
         let mut bmc = Scripted::new([
             answer(200, json!({ "Chassis": { "@odata.id": "/redfish/v1/Chassis" } })),
             answer(200, json!({ "Members": [{ "@odata.id": "/redfish/v1/Chassis/1" }] })),
-            answer(200, json!({ "Id": "1", "Thermal": { "@odata.id": "/redfish/v1/Chassis/1/Thermal" },
-                "Power": { "@odata.id": "/redfish/v1/Chassis/1/Power" } })),
+            answer(
+                200,
+                json!({ "Id": "1", "Thermal": { "@odata.id": "/redfish/v1/Chassis/1/Thermal" },
+                "Power": { "@odata.id": "/redfish/v1/Chassis/1/Power" } }),
+            ),
             answer(200, thermal),
             answer(500, json!({})),
         ]);
         let found = read(&mut Client::new(&mut bmc)).expect("the BMC answers");
-        let seen: Vec<_> = found.readings.iter().map(|it| (it.name.as_str(), it.value, it.standing, it.unit.as_str())).collect();
-        assert_eq!(seen, [
-            ("CPU 1", Some(91.5), Standing::Critical, "celsius"),
-            ("CPU 2", None, Standing::Unknown, "celsius"),
-            ("GPU 9", None, Standing::Absent, "celsius"),
-            ("Fan 1", Some(30.0), Standing::Warning, "percent"),
-        ]);
+        let seen: Vec<_> =
+            found.readings.iter().map(|it| (it.name.as_str(), it.value, it.standing, it.unit.as_str())).collect();
+        assert_eq!(
+            seen,
+            [
+                ("CPU 1", Some(91.5), Standing::Critical, "celsius"),
+                ("CPU 2", None, Standing::Unknown, "celsius"),
+                ("GPU 9", None, Standing::Absent, "celsius"),
+                ("Fan 1", Some(30.0), Standing::Warning, "percent"),
+            ]
+        );
         assert_eq!(found.problems.len(), 1, "the power could not be read: {:?}", found.problems);
     }
 

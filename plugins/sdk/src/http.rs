@@ -5,7 +5,9 @@
 //! **Invariant:** an answer is the server's own or says that it is not: one that a plan gives in its place is `planned`.
 
 use wasip2::http::outgoing_handler;
-use wasip2::http::types::{ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme};
+use wasip2::http::types::{
+    ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme,
+};
 use wasip2::io::streams::StreamError;
 
 use crate::Error;
@@ -101,7 +103,7 @@ pub fn send(request: &Request) -> Result<Response, Error> {
     outgoing.set_method(&method(&request.method)).map_err(|()| refused("the method"))?;
     outgoing.set_scheme(Some(&scheme)).map_err(|()| refused("the scheme"))?;
     outgoing.set_authority(Some(authority)).map_err(|()| refused("the host"))?;
-    let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     outgoing.set_path_with_query(Some(&path)).map_err(|()| refused("the path"))?;
     let options = request.timeout_ms.map(|timeout_ms| {
         let options = RequestOptions::new();
@@ -192,7 +194,8 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_apart() {
-        let taken = |url| parts(url).map(|(scheme, authority, path)| (matches!(scheme, Scheme::Https), authority, path));
+        let taken =
+            |url| parts(url).map(|(scheme, authority, path)| (matches!(scheme, Scheme::Https), authority, path));
         assert_eq!(taken("https://h:1/a?b=/#c"), Some((true, "h:1", "/a?b=/")));
         assert_eq!(taken("HTTP://h?b"), Some((false, "h", "?b")));
         assert_eq!(taken("http://h"), Some((false, "h", "")));

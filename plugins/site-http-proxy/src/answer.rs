@@ -13,8 +13,22 @@ use sha2::{Digest as _, Sha256};
 
 /// Headers that are handed on.
 const HANDED_ON: [&str; 16] = [
-    "age", "allow", "cache-control", "content-disposition", "content-encoding", "content-language", "content-length",
-    "content-range", "content-type", "date", "etag", "expires", "last-modified", "location", "retry-after", "server",
+    "age",
+    "allow",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "location",
+    "retry-after",
+    "server",
 ];
 
 /// The kind's result.
@@ -41,7 +55,10 @@ enum Body {
 pub(crate) fn of(url: String, response: &Response, redirects: Vec<String>) -> Answer {
     let mut headers = BTreeMap::new();
     for (name, value) in response.headers.iter().filter(|(name, _)| HANDED_ON.contains(&name.as_str())) {
-        headers.entry(name.clone()).and_modify(|all: &mut String| *all = format!("{all}, {value}")).or_insert_with(|| value.clone());
+        headers
+            .entry(name.clone())
+            .and_modify(|all: &mut String| *all = format!("{all}, {value}"))
+            .or_insert_with(|| value.clone());
     }
     let digits = Sha256::digest(&response.body).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     Answer {

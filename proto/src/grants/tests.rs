@@ -70,7 +70,8 @@ fn what_is_missing_is_named_exactly() {
 #[test]
 fn which_servers_are_asked_is_left_to_the_operator_where_a_kind_declares_any() {
     let declared = grants("http = { origins = ['*'], write = true, credentials = ['*'] }");
-    let policy = |toml: &str| Policy::from_toml(&format!("[grants.'metal.*'.http]\n{toml}")).expect("the test's policy");
+    let policy =
+        |toml: &str| Policy::from_toml(&format!("[grants.'metal.*'.http]\n{toml}")).expect("the test's policy");
     let named = policy("origins = ['https://bmc-*.example']\nwrite = true");
     assert_eq!(named.admit("metal.x", &declared), Ok(()));
     assert!(named.admit("site.x", &declared).is_err(), "nothing is granted to it");
@@ -83,7 +84,10 @@ fn which_servers_are_asked_is_left_to_the_operator_where_a_kind_declares_any() {
     assert!(granted.allows(&ask("https://bmc-1.example", true, Some("bmc")), "x").is_err());
     assert!(granted.allows(&ask("https://other.example", false, None), "x").is_err());
     let one = grants("http = { origins = ['https://a'] }");
-    assert!(one.minus(&declared).http.is_none() && declared.minus(&one).http.is_some(), "for a diff, any is more than one");
+    assert!(
+        one.minus(&declared).http.is_none() && declared.minus(&one).http.is_some(),
+        "for a diff, any is more than one"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! **Invariant:** text that [`origin`] gives names the same server to whoever connects; what could be read otherwise is refused.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// The header in which a kind names the secret that the host is to add as credentials.
 pub const CREDENTIALS: &str = "better-compute-credentials";
@@ -34,7 +34,9 @@ pub enum Refused {
     #[error("an address must not hold a user or password; name a secret in `{CREDENTIALS}` instead")]
     UserInfo,
     /// No plain host.
-    #[error("'{0}' is not a host: a name of letters, digits, '-', '_' and '.', an IPv4 address, or an IPv6 address in brackets")]
+    #[error(
+        "'{0}' is not a host: a name of letters, digits, '-', '_' and '.', an IPv4 address, or an IPv6 address in brackets"
+    )]
     Host(String),
     /// No port.
     #[error("'{0}' is not a port from 1 to 65535")]
@@ -102,6 +104,11 @@ pub fn may_write(method: &str) -> Result<bool, Refused> {
     }
 }
 
+/// Whether a request that ended with this code, and not with an answer, may have reached its server all the same.
+pub fn may_have_arrived(code: &str) -> bool {
+    matches!(code, "timeout" | "cut-off" | "no-answer" | "response-too-large")
+}
+
 /// Whether a header, by its lower-case name, is the host's to set: who is asked, as whom, and where the message ends.
 pub fn is_the_hosts(name: &str) -> bool {
     matches!(
@@ -151,9 +158,33 @@ mod tests {
     #[test]
     fn what_could_be_read_otherwise_is_refused() {
         for authority in [
-            "", ".", "a..b", "a.b.", "user@host", "user:pw@host", "bmc:0", "bmc:65536", "bmc:", "bmc:+80", "bmc:80:81",
-            "2130706433", "0x7f000001", "127.1", "10.0.0.0x1", "010.0.0.1", "[::1", "::1", "[::1%eth0]", "[::1]80", "a b",
-            "a/b", "a\\b", "a#b", "a?b", "bücher.example", "a%2eb",
+            "",
+            ".",
+            "a..b",
+            "a.b.",
+            "user@host",
+            "user:pw@host",
+            "bmc:0",
+            "bmc:65536",
+            "bmc:",
+            "bmc:+80",
+            "bmc:80:81",
+            "2130706433",
+            "0x7f000001",
+            "127.1",
+            "10.0.0.0x1",
+            "010.0.0.1",
+            "[::1",
+            "::1",
+            "[::1%eth0]",
+            "[::1]80",
+            "a b",
+            "a/b",
+            "a\\b",
+            "a#b",
+            "a?b",
+            "bücher.example",
+            "a%2eb",
         ] {
             assert!(origin("https", authority).is_err(), "{authority}: {:?}", origin("https", authority));
         }

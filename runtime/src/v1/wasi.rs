@@ -82,11 +82,12 @@ pub(super) fn link_outgoing(linker: &mut Linker<RunState>) -> wasmtime::Result<(
     // By hand, since the generated trait wants the types implemented by the same type.
     linker.instance("wasi:http/outgoing-handler@0.2.0")?.func_wrap(
         "handle",
-        |mut store: StoreContextMut<'_, RunState>, (request, options): (Resource<_>, Option<Resource<_>>)| {
-            match store.data_mut().hand_over(request, options) {
-                Ok(future) => Ok((Ok(future),)),
-                Err(error) => error.downcast().map(|code: types::ErrorCode| (Err(code),)),
-            }
+        |mut store: StoreContextMut<'_, RunState>, (request, options): (Resource<_>, Option<Resource<_>>)| match store
+            .data_mut()
+            .hand_over(request, options)
+        {
+            Ok(future) => Ok((Ok(future),)),
+            Err(error) => error.downcast().map(|code: types::ErrorCode| (Err(code),)),
         },
     )
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bc_runtime::effect::State;
 use bc_runtime::{Mode, Outcome, Run};
 use bc_tests::bmc::{Bmc, Quirks};
 use serde_json::{Value, json};
@@ -62,7 +63,7 @@ async fn a_bmc_that_never_answers_an_action_leaves_it_ambiguous_and_it_is_not_se
     let (kind, run) = run_of("metal.bmc.power", &[bmc.origin()], power(&bmc, "On"));
     let report = kind.run(Run { timeout: Some(Duration::from_secs(3)), ..run }).await;
     assert!(matches!(report.outcome, Outcome::Deadline { .. }), "{}", report.outcome);
-    assert_eq!(format!("{:?}", report.effects[0].state), "Ambiguous");
+    assert_eq!(report.effects[0].state, State::Ambiguous);
     assert_eq!(bmc.count("POST"), 1);
 }
 
@@ -105,8 +106,7 @@ async fn a_plan_asks_and_changes_nothing_and_lists_the_whole_request() {
 
 #[tokio::test]
 async fn credentials_and_cookies_are_in_no_transcript_and_the_run_replays_without_the_bmc() {
-    let quirks =
-        Quirks { credentials: Some(CREDENTIALS.into()), echoes_credentials: true, ..Quirks::default() };
+    let quirks = Quirks { credentials: Some(CREDENTIALS.into()), echoes_credentials: true, ..Quirks::default() };
     let bmc = Bmc::start("Off", quirks).await;
     let report = run("metal.bmc.power", &[bmc.origin()], power(&bmc, "On")).await;
     let first = result(&report).clone();
@@ -150,11 +150,15 @@ async fn a_reading_that_is_missing_could_not_be_known() {
     let bmc = Bmc::start("On", Quirks::default()).await;
     let report = run("metal.bmc.sensors", &[bmc.origin()], json!({ "bmc": bmc.origin() })).await;
     let readings = result(&report)["readings"].as_array().expect("a list").clone();
-    let seen: Vec<_> = readings.iter().map(|it| (it["name"].clone(), it["value"].clone(), it["standing"].clone())).collect();
-    assert_eq!(seen, [
-        (json!("Inlet"), json!(24.0), json!("ok")),
-        (json!("CPU 1"), Value::Null, json!("unknown")),
-        (json!("Fan 1"), json!(9000.0), json!("critical")),
-    ]);
+    let seen: Vec<_> =
+        readings.iter().map(|it| (it["name"].clone(), it["value"].clone(), it["standing"].clone())).collect();
+    assert_eq!(
+        seen,
+        [
+            (json!("Inlet"), json!(24.0), json!("ok")),
+            (json!("CPU 1"), Value::Null, json!("unknown")),
+            (json!("Fan 1"), json!(9000.0), json!("critical")),
+        ]
+    );
     assert!(report.effects.is_empty(), "it changes nothing");
 }

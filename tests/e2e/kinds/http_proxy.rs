@@ -1,6 +1,7 @@
 //! `site.httpProxy` and the door that its requests go through.
 
 use bc_runtime::Outcome;
+use bc_runtime::effect::State;
 use bc_tests::bmc::{Bmc, Quirks};
 use serde_json::json;
 
@@ -27,9 +28,7 @@ async fn promise_22_a_redirect_is_a_request_of_its_own_that_the_policy_must_allo
     let inner = Bmc::start("On", Quirks::default()).await;
     let elsewhere = format!("{}/redfish/v1", inner.origin());
     let outer = Bmc::start("On", Quirks { redirects_to: Some(elsewhere.clone()), ..Quirks::default() }).await;
-    let payload = |redirects: u32| {
-        json!({ "url": format!("{}/x", outer.origin()), "maxRedirects": redirects, "secretRefs": { "credentials": "bmc" } })
-    };
+    let payload = |redirects: u32| json!({ "url": format!("{}/x", outer.origin()), "maxRedirects": redirects, "secretRefs": { "credentials": "bmc" } });
     let report = run("site.httpProxy", &[outer.origin()], payload(0)).await;
     assert_eq!((&result(&report)["status"], &result(&report)["headers"]["location"]), (&json!(302), &json!(elsewhere)));
     let report = run("site.httpProxy", &[outer.origin()], payload(3)).await;
@@ -44,9 +43,15 @@ async fn promise_22_a_redirect_is_a_request_of_its_own_that_the_policy_must_allo
 #[tokio::test]
 async fn a_kind_cannot_say_who_is_asked_as_whom_or_where_the_message_ends() {
     let server = Bmc::start("On", Quirks::default()).await;
-    for name in
-        ["Authorization", "Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Authorization", "better-compute-x"]
-    {
+    for name in [
+        "Authorization",
+        "Host",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Connection",
+        "Proxy-Authorization",
+        "better-compute-x",
+    ] {
         let payload = json!({ "url": server.origin(), "headers": { name: "1" } });
         let report = run("site.httpProxy", &[server.origin()], payload).await;
         assert_eq!(code(&report), "request-refused", "{name}");
@@ -73,4 +78,5 @@ async fn a_time_limit_is_kept_and_a_plan_sends_nothing_that_changes() {
     assert_eq!((&result(&report)["planned"], report.effects.len(), server.seen().len()), (&json!(true), 1, 0));
     let report = run("site.httpProxy", &[server.origin()], payload).await;
     assert_eq!((code(&report), server.seen().len()), ("timeout", 1));
+    assert_eq!(report.effects[0].state, State::Ambiguous, "nobody knows what the server made of it");
 }

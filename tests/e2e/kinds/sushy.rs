@@ -48,7 +48,8 @@ impl Emulator {
              'external_notifier': False, 'nics': [{{'mac': '00:5c:52:31:3a:9c', 'ip': '172.22.0.100'}}]}}]\n"
         );
         fs::write(&config, text).expect("a file");
-        let child = Command::new(program).arg("--config").arg(&config).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child =
+            Command::new(program).arg("--config").arg(&config).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut emulator =
             Self { child: child.expect("it starts"), origin: format!("http://127.0.0.1:{port}"), _folder: folder };
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
@@ -69,7 +70,8 @@ async fn an_independent_redfish_service_is_switched_off_and_on() {
         assert_eq!((&result["after"], &result["verified"]), (&json!(state), &json!("state")), "{result}");
         assert_eq!(result["system"], SYSTEM);
     }
-    let report = run("metal.bmc.power", &[&bmc.origin], json!({ "bmc": bmc.origin, "system": "2", "action": "On" })).await;
+    let report =
+        run("metal.bmc.power", &[&bmc.origin], json!({ "bmc": bmc.origin, "system": "2", "action": "On" })).await;
     assert_eq!(code(&report), "no-such-system");
 }
 

@@ -75,7 +75,8 @@ impl RunState {
     ) -> HttpResult<Resource<HostFutureIncomingResponse>> {
         let table = &mut self.wasi.table;
         let options = options.map(|options| table.delete(options)).transpose()?;
-        let HostOutgoingRequest { method, scheme, authority, path_with_query, headers, body } = table.delete(request)?;
+        let HostOutgoingRequest { method, scheme, authority, path_with_query, headers, body } =
+            table.delete(request)?;
         if self.wasi.pending.len() >= MAX_PENDING {
             return Err(types::ErrorCode::ConnectionLimitReached.into());
         }
@@ -166,7 +167,8 @@ impl Budget {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
         let taken = Taken { budget: self.clone(), bytes };
         if before + bytes > MAX_UNREAD_BYTES {
-            let message = format!("more than {MAX_UNREAD_BYTES} bytes of answers wait to be read; read or drop them first");
+            let message =
+                format!("more than {MAX_UNREAD_BYTES} bytes of answers wait to be read; read or drop them first");
             return Err(Error::new("response-too-large", message));
         }
         Ok(taken)

@@ -27,10 +27,9 @@ pub(super) async fn perform(
     }
     request.credentials = Some(Credentials::from_secret(&value));
     let answer = http.send(request).await;
-    answer.map(|response| without(response, &known)).map_err(|error| Error {
-        message: known.text(&error.message).into_owned(),
-        ..error
-    })
+    answer
+        .map(|response| without(response, &known))
+        .map_err(|error| Error { message: known.text(&error.message).into_owned(), ..error })
 }
 
 fn without(response: Response, known: &Known) -> Response {
