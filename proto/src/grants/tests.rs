@@ -14,6 +14,8 @@ fn promise_22_nothing_is_granted_by_default() {
         Need::Erase("/dev/sda"),
         Need::WriteImage("/dev/sda"),
         Need::Secret("bmc"),
+        Need::Read("/var/log/x"),
+        Need::Ask { origin: "https://bmc-1", write: false, credentials: None },
     ];
     for need in Capability::ALL.map(Need::Use).iter().chain(&needs) {
         let denied = Grants::default().allows(need, "the policy").expect_err("nothing is granted");

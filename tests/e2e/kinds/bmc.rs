@@ -5,6 +5,7 @@ use std::time::Duration;
 use bc_runtime::effect::State;
 use bc_runtime::{Mode, Outcome, Run};
 use bc_tests::bmc::{Bmc, Quirks};
+use bc_tests::programs;
 use serde_json::{Value, json};
 
 use super::remote::{CREDENTIALS, code, plan, result, run, run_of};
@@ -161,4 +162,29 @@ async fn a_reading_that_is_missing_could_not_be_known() {
         ]
     );
     assert!(report.effects.is_empty(), "it changes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promise_22_a_site_node_loads_them_where_its_policy_names_the_bmcs() {
+    let bmc = Bmc::start("Off", Quirks::default()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("bcd.toml");
+    let payload = json!({ "bmc": bmc.origin(), "action": "On" }).to_string();
+    let run = || {
+        let mut bcd = programs::command("bcd");
+        bcd.args(["kind", "run", "--payload", &payload, "--config"])
+            .arg(&config)
+            .arg(programs::kind("metal.bmc.power"));
+        let said = programs::run(&mut bcd);
+        let report = serde_json::from_str::<Value>(&said.out);
+        (report.unwrap_or_else(|error| panic!("no report: {error}: {said:?}")), said.code)
+    };
+    let site = |more: &str| std::fs::write(&config, format!("role = 'site'\n{more}")).expect("a file");
+    site("");
+    assert_eq!(run().1, Some(3), "nothing is granted");
+    site("[grants.'metal.bmc.power'.http]\norigins = ['https://bmc-*.example']\nwrite = true\n");
+    assert_eq!(run().0["outcome"], "denied");
+    assert_eq!((bmc.power(), bmc.seen().len()), ("Off", 0));
+    site(&format!("[grants.'metal.bmc.power'.http]\norigins = ['{}']\nwrite = true\n", bmc.origin()));
+    assert_eq!((run().0["outcome"].clone(), bmc.power()), (json!("succeeded"), "On"));
 }
