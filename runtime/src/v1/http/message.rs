@@ -122,8 +122,8 @@ pub(super) const REDACTED: &str = "[redacted]";
 
 /// Headers as journals and transcripts hold them.
 pub(super) fn shown(headers: &[(String, String)]) -> Vec<(&str, &str)> {
-    let is_private = |(name, value): &'_ (String, String)| -> bool { ask::is_private(name) && !value.is_empty() };
-    headers.iter().map(|it| (it.0.as_str(), if is_private(it) { REDACTED } else { it.1.as_str() })).collect()
+    let shown = |name, value| (name, if ask::is_private(name) { REDACTED } else { value });
+    headers.iter().map(|(name, value)| shown(name.as_str(), value.as_str())).collect()
 }
 
 fn without_private<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
