@@ -12,8 +12,8 @@ use bc_proto::pattern::Pattern;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::capability::kernel_log;
 use crate::capability::nvml::LIBRARY;
+use crate::capability::{http, kernel_log};
 use crate::gateway::Address;
 
 /// Where state is kept unless the configuration says otherwise.
@@ -31,6 +31,8 @@ pub struct Config {
     pub root: PathBuf,
     /// The NVIDIA management library.
     pub nvml: Nvml,
+    /// How kinds' requests to other servers are sent.
+    pub http: http::Settings,
     /// Where the kernel's log is read.
     pub kernel_log: kernel_log::Source,
     /// Where compiled kinds are kept; none compiles them at every start.
@@ -92,6 +94,7 @@ impl Default for Config {
             grants: BTreeMap::new(),
             root: "/".into(),
             nvml: Nvml::default(),
+            http: http::Settings::default(),
             kernel_log: kernel_log::Source::default(),
             cache_dir: None,
             state_dir: None,
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn a_configuration_names_what_it_does_not_understand() {
         let config: Config = toml::from_str(
-            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
+            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[http]\nca-file = '/ca.pem'\ninsecure-origins = ['https://bmc-*']\n[grants.'diag.*']\nnvml = {}",
         )
         .expect("every key is known");
         assert!(config.policy().grants_of("diag.nvml").nvml.is_some());
@@ -171,6 +174,7 @@ mod tests {
             "kernel-log = 'syslog'",
             "[nvml]\nlib = ''",
             "[upgrade]\nunsigned = true",
+            "[http]\ninsecure = true",
             "gateways = ['g:1']",
             "stop-grace = 5",
         ] {

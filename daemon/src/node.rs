@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::capability::http::Requests;
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
@@ -68,6 +69,7 @@ impl Node {
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
+                http: Some(Arc::new(Requests::new(&config.http)?)),
                 ..Capabilities::default()
             },
         })
@@ -87,7 +89,7 @@ impl Node {
             // The daemon brings them, command by command.
             Capability::Secrets | Capability::Upgrade => true,
             Capability::Files => has.files.is_some(),
-            Capability::Http => false,
+            Capability::Http => has.http.is_some(),
         };
         Capability::ALL.into_iter().filter(offered).collect()
     }

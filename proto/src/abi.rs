@@ -32,6 +32,9 @@ pub enum Import {
 pub fn classify(import: &str) -> Import {
     let Some((interface, version)) = import.strip_prefix("better-compute:host/").and_then(|rest| rest.split_once('@'))
     else {
+        if let Some(import) = wasi(import) {
+            return import;
+        }
         // The kind package's types are records without behaviour: a component that exports `command` imports them.
         return match import.strip_prefix("better-compute:kind/types@").and_then(|v| Version::parse(v).ok()) {
             Some(version) if version.major == HOST_ABI.major => Import::Ambient,
@@ -49,6 +52,21 @@ pub fn classify(import: &str) -> Import {
         return Import::Ambient;
     }
     Capability::from_interface(interface).map_or(Import::Foreign, Import::Capability)
+}
+
+/// What an import of WASI 0.2 asks for: sending HTTP requests is a capability, and what a request is made of has no power by
+/// itself. The rest of WASI is not provided.
+fn wasi(import: &str) -> Option<Import> {
+    let (interface, version) = import.strip_prefix("wasi:")?.split_once('@')?;
+    let version = Version::parse(version).ok()?;
+    if (version.major, version.minor) != (0, 2) {
+        return None;
+    }
+    match interface {
+        "http/outgoing-handler" => Some(Import::Capability(Capability::Http)),
+        "http/types" | "io/error" | "io/poll" | "io/streams" | "clocks/monotonic-clock" => Some(Import::Ambient),
+        _ => None,
+    }
 }
 
 /// The name under which a capability of this host ABI is imported.
@@ -78,6 +96,11 @@ mod tests {
             ("better-compute:host/nvml", Import::Foreign),
             ("better-compute:host/nvml@x", Import::Foreign),
             ("wasi:sockets/tcp@0.2.0", Import::Foreign),
+            ("wasi:http/outgoing-handler@0.2.3", Import::Capability(Capability::Http)),
+            ("wasi:http/outgoing-handler@0.3.0", Import::Foreign),
+            ("wasi:http/outgoing-handler", Import::Foreign),
+            ("wasi:http/incoming-handler@0.2.3", Import::Foreign),
+            ("wasi:io/streams@0.2.12", Import::Ambient),
             ("", Import::Foreign),
         ] {
             assert_eq!(classify(import), meaning, "{import}");

@@ -1,13 +1,16 @@
 //! What a node can do for a kind: one trait per WIT interface, in that interface's own words.
 //!
-//! The methods block. The gate runs each on a thread of its own with the call's deadline, so that a driver that hangs costs
+//! The methods block, but for `Http`. The gate runs each on a thread of its own with the call's deadline, so that a driver that hangs costs
 //! the run its lane slot and nothing else. Implementations live in the daemon; tests and replay need none.
 //!
 //! **Invariant:** an implementation trusts nobody for permission: grants were checked by the gate before it is called.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 pub use crate::v1::Error;
+pub use crate::v1::http;
 pub use crate::v1::wit::{block_devices, files, gpus, nvml, process, upgrade, upload};
 
 /// A capability's answer: the fact, or why it could not be had.
@@ -142,6 +145,13 @@ pub trait Files: Send + Sync {
     fn read(&self, file: &str, offset: u64, max_bytes: u32) -> Answer<Vec<u8>>;
 }
 
+/// `wasi:http`. What is dropped while it is awaited is given up.
+#[async_trait]
+pub trait Http: Send + Sync {
+    /// Sends one request and takes the whole answer, within the request's limits. Redirects are not followed.
+    async fn send(&self, request: http::Request) -> Answer<http::Response>;
+}
+
 /// What one node offers for one run. `None` is "this node has no such capability": nothing links behind it, and a kind that
 /// imports it is refused when it is loaded.
 #[derive(Clone, Default)]
@@ -166,4 +176,6 @@ pub struct Capabilities {
     pub upgrade: Option<Arc<dyn Upgrade>>,
     /// The node's files.
     pub files: Option<Arc<dyn Files>>,
+    /// Requests to other servers.
+    pub http: Option<Arc<dyn Http>>,
 }

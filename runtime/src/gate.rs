@@ -15,6 +15,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bc_proto::grants::{Grants, Need};
 use bc_proto::manifest::Manifest;
+use bc_proto::rules::ask;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -339,6 +340,8 @@ impl Gate {
             Some(error) if error.code == PANICKED => {
                 return Err(Stop::Host(format!("{} panicked: {}", call.name(), error.message)));
             }
+            // Nor whether the server got it; the guest may find out.
+            Some(error) if call.interface == "http" && ask::may_have_arrived(&error.code) => return Ok(answer),
             Some(error) => State::Failed(self.known.text(&error.in_words()).into_owned()),
         };
         self.settle(state).await?;

@@ -52,7 +52,7 @@ impl Engine {
         let component = self.compiled(inspected)?;
         let link = |error: wasmtime::Error| Rejected::Link(format!("{error:#}"));
         let mut linker = Linker::new(self.wasm());
-        v1::link(&mut linker, &inspected.manifest.capabilities.capabilities()).map_err(link)?;
+        v1::link(&mut linker, &inspected.manifest.capabilities.capabilities(), &inspected.imports).map_err(link)?;
         let guest = linker.instantiate_pre(&component).and_then(v1::GuestPre::new).map_err(link)?;
         Ok(Kind(Arc::new(Loaded {
             engine: self.clone(),

@@ -138,7 +138,7 @@ impl Kind {
         let span = tracing::info_span!("kind_run", kind = self.0.manifest.name, command = context.command_id);
         let ended = tokio::time::timeout_at(deadline + Duration::from_millis(50), guest).instrument(span).await;
         let ended = ended.unwrap_or_else(|_| Err(Stop::Deadline { during: None }.into()));
-        let RunState { gate, limiter } = store.into_data();
+        let RunState { gate, limiter, .. } = store.into_data();
         let outcome = match ended {
             Ok(_) if gate.left_to_replay().is_some() => Outcome::Diverged {
                 message: format!(
@@ -206,7 +206,7 @@ impl Kind {
     }
 
     fn state(&self, gate: Gate) -> RunState {
-        RunState { gate, limiter: Limiter::new(self.0.manifest.limits.memory.0) }
+        RunState { gate, limiter: Limiter::new(self.0.manifest.limits.memory.0), wasi: v1::Wasi::default() }
     }
 
     /// A gate that lets nothing but log pass.

@@ -6,6 +6,7 @@ use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::Engine;
 use crate::gate::{Gate, Stop};
+use crate::v1::Wasi;
 
 /// The most bytes that a guest may pass to the host in one call, its result included: upload chunks and log lines are far
 /// smaller, and what is larger should be streamed.
@@ -21,6 +22,7 @@ const INSTANCES: usize = 64;
 pub(crate) struct RunState {
     pub(crate) gate: Gate,
     pub(crate) limiter: Limiter,
+    pub(crate) wasi: Wasi,
 }
 
 /// Counts linear memory over all memories of a component, and elements over all its tables.
@@ -82,7 +84,7 @@ pub(crate) fn new(engine: &Engine, state: RunState) -> Store<RunState> {
     let mut store = Store::new(engine.wasm(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_hostcall_fuel(HOSTCALL_BYTES);
-    // Our interfaces pass no resources, so a guest needs no handles.
+    // Our own interfaces pass no resources; an HTTP request takes a dozen while it lasts.
     store.set_max_component_handles(INSTANCES);
     // One tick, again and again: a first deadline further away would not be noticed before it has passed.
     store.set_epoch_deadline(1);

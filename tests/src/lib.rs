@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** nothing here waits for time to pass or decides by a clock: a test says what happens and awaits it.
 
+pub mod bmc;
 pub mod cluster;
 pub mod hand_made;
 pub mod journal;

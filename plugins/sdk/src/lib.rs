@@ -36,6 +36,8 @@
 
 pub mod bindings;
 mod failure;
+#[cfg(feature = "http")]
+pub mod http;
 mod kind;
 mod lines;
 pub mod payload;

@@ -48,9 +48,25 @@ impl Policy {
 
     /// Whether a kind may be loaded: everything it declares is granted.
     pub fn admit(&self, kind: &str, declared: &Grants) -> Result<(), Box<Missing>> {
-        let grants = declared.minus(&self.grants_of(kind));
+        let granted = self.grants_of(kind);
+        let grants = where_the_operator_chooses(declared, &granted).minus(&granted);
         if grants == Grants::default() { Ok(()) } else { Err(Box::new(Missing { kind: kind.to_owned(), grants })) }
     }
+}
+
+/// The declaration without what it leaves to the node: a kind for a site's BMCs cannot know their names, so it declares the origin
+/// `*`, and so with credentials. It is then enough that the policy names some; each call is held to the policy's.
+fn where_the_operator_chooses(declared: &Grants, granted: &Grants) -> Grants {
+    let mut declared = declared.clone();
+    if let (Some(asked), Some(granted)) = (&mut declared.http, &granted.http) {
+        let any = Pattern("*".into());
+        if !granted.origins.is_empty() {
+            asked.origins.remove(&any);
+        }
+        // A kind can be asked to do without credentials.
+        asked.credentials.remove(&any);
+    }
+    declared
 }
 
 impl Missing {

@@ -14,6 +14,8 @@ fn promise_22_nothing_is_granted_by_default() {
         Need::Erase("/dev/sda"),
         Need::WriteImage("/dev/sda"),
         Need::Secret("bmc"),
+        Need::Read("/var/log/x"),
+        Need::Ask { origin: "https://bmc-1", write: false, credentials: None },
     ];
     for need in Capability::ALL.map(Need::Use).iter().chain(&needs) {
         let denied = Grants::default().allows(need, "the policy").expect_err("nothing is granted");
@@ -65,6 +67,29 @@ fn what_is_missing_is_named_exactly() {
     mended.grants.extend(Policy::from_toml(&missing.as_toml().replace("metal.x", "metal.x*")).expect("TOML").grants);
     assert_eq!(mended.admit("metal.x", &declared), Ok(()), "adding exactly those lines admits the kind");
     assert!(mended.admit("core.x", &declared).is_err(), "and no other kind");
+}
+
+#[test]
+fn which_servers_are_asked_is_left_to_the_operator_where_a_kind_declares_any() {
+    let declared = grants("http = { origins = ['*'], write = true, credentials = ['*'] }");
+    let policy =
+        |toml: &str| Policy::from_toml(&format!("[grants.'metal.*'.http]\n{toml}")).expect("the test's policy");
+    let named = policy("origins = ['https://bmc-*.example']\nwrite = true");
+    assert_eq!(named.admit("metal.x", &declared), Ok(()));
+    assert!(named.admit("site.x", &declared).is_err(), "nothing is granted to it");
+    assert!(policy("origins = []\nwrite = true").admit("metal.x", &declared).is_err(), "some have to be named");
+    assert!(policy("origins = ['https://bmc-1']").admit("metal.x", &declared).is_err(), "writing was not granted");
+    // Each call is held to both.
+    let ask = |origin, write, credentials| Need::Ask { origin, write, credentials };
+    let granted = named.grants_of("metal.x");
+    assert!(granted.allows(&ask("https://bmc-1.example", true, None), "x").is_ok());
+    assert!(granted.allows(&ask("https://bmc-1.example", true, Some("bmc")), "x").is_err());
+    assert!(granted.allows(&ask("https://other.example", false, None), "x").is_err());
+    let one = grants("http = { origins = ['https://a'] }");
+    assert!(
+        one.minus(&declared).http.is_none() && declared.minus(&one).http.is_some(),
+        "for a diff, any is more than one"
+    );
 }
 
 #[test]

@@ -115,6 +115,16 @@ fn capability_violations(manifest: &Manifest) -> Vec<Violation> {
     if let Some(secrets) = &declared.secrets {
         rule(!secrets.refs.is_empty(), "secrets.refs", "must list at least one reference");
     }
+    if let Some(http) = &declared.http {
+        rule(!http.origins.is_empty(), "http.origins", "must list at least one origin, `https://bmc-*.example`");
+        for origin in &http.origins {
+            rule(
+                ["http://", "https://", "*"].iter().any(|start| origin.0.starts_with(start)),
+                "http.origins",
+                &format!("'{}' must begin with http:// or https://, or be *", origin.0.escape_debug()),
+            );
+        }
+    }
     found
 }
 

@@ -5,6 +5,7 @@
 pub mod accept;
 pub mod admission;
 pub mod approval;
+pub mod ask;
 pub mod attest;
 pub mod backoff;
 pub mod cpus;

@@ -9,6 +9,7 @@ mod block_devices;
 mod clock;
 mod files;
 mod gpus;
+pub mod http;
 mod inventory;
 mod log;
 mod nvml;
@@ -18,6 +19,7 @@ mod secrets;
 mod system;
 mod upgrade;
 mod upload;
+mod wasi;
 
 use std::collections::BTreeSet;
 
@@ -56,6 +58,7 @@ pub mod wit {
 }
 
 pub(crate) use self::bindings::GuestPre;
+pub(crate) use self::wasi::Wasi;
 pub use self::wit::types::Error;
 
 impl Error {
@@ -70,8 +73,13 @@ impl Error {
 
 impl wit::types::Host for RunState {}
 
-/// Links the ambient interfaces and those of the given capabilities, and nothing else.
-pub(crate) fn link(linker: &mut Linker<RunState>, capabilities: &BTreeSet<Capability>) -> wasmtime::Result<()> {
+/// Links the ambient interfaces and those of the given capabilities, and nothing else. Of WASI only what is imported is linked:
+/// most kinds import nothing of it, and linking takes time.
+pub(crate) fn link(
+    linker: &mut Linker<RunState>,
+    capabilities: &BTreeSet<Capability>,
+    imports: &BTreeSet<String>,
+) -> wasmtime::Result<()> {
     type Own = HasSelf<RunState>;
     wit::types::add_to_linker::<_, Own>(linker, |state| state)?;
     wit::log::add_to_linker::<_, Own>(linker, |state| state)?;
@@ -89,9 +97,11 @@ pub(crate) fn link(linker: &mut Linker<RunState>, capabilities: &BTreeSet<Capabi
             Capability::Secrets => wit::secrets::add_to_linker::<_, Own>(linker, |state| state)?,
             Capability::Upgrade => wit::upgrade::add_to_linker::<_, Own>(linker, |state| state)?,
             Capability::Files => wit::files::add_to_linker::<_, Own>(linker, |state| state)?,
-            // Nothing is behind it yet, so that no node offers it.
-            Capability::Http => {}
+            Capability::Http => wasi::link_outgoing(linker)?,
         }
+    }
+    if imports.iter().any(|import| import.starts_with("wasi:")) {
+        wasi::link_ambient(linker)?;
     }
     Ok(())
 }

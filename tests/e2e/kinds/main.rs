@@ -2,9 +2,13 @@
 //! one is known to get into.
 
 mod admission;
+mod bmc;
 mod diagnosis;
 mod examples;
 mod faults;
+mod http_proxy;
 mod inventory;
 mod kernel_log;
+mod remote;
+mod sushy;
 mod this_machine;
