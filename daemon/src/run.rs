@@ -144,6 +144,10 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let desired = desired(&state_dir, who.clone(), &credentials, trust.clone())?;
+    if let Some(gpus) = node.gpus.clone() {
+        gpus.follow(desired.held());
+        tokio::task::spawn_blocking(move || gpus.put_back_leftovers());
+    }
     let looks = Looks::default();
     outbox.on_finished({
         let looks = looks.clone();

@@ -19,6 +19,7 @@ pub mod publishing;
 pub mod receipt;
 pub mod remediation;
 pub mod renewal;
+pub mod reset;
 pub mod resume;
 pub mod state;
 pub mod sweep;
