@@ -2,9 +2,11 @@
 //! one is known to get into.
 
 mod admission;
+mod dcgm;
 mod diagnosis;
 mod examples;
 mod faults;
+mod gpu_reset;
 mod inventory;
 mod kernel_log;
 mod this_machine;
