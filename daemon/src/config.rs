@@ -13,7 +13,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::capability::nvml::LIBRARY;
-use crate::capability::{http, kernel_log};
+use crate::capability::{http, kernel_log, process};
 use crate::gateway::Address;
 
 /// Where state is kept unless the configuration says otherwise.
@@ -33,6 +33,10 @@ pub struct Config {
     pub nvml: Nvml,
     /// How kinds' requests to other servers are sent.
     pub http: http::Settings,
+    /// How GPUs are reset.
+    pub gpus: Gpus,
+    /// Where programs are looked up that have no path: folders with colons between.
+    pub program_path: String,
     /// Where the kernel's log is read.
     pub kernel_log: kernel_log::Source,
     /// Where compiled kinds are kept; none compiles them at every start.
@@ -81,6 +85,37 @@ impl Default for Upgrade {
     }
 }
 
+/// How GPUs are reset.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Gpus {
+    /// Services that hold GPUs: stopped for a reset, in this order, and started again after it.
+    pub services: Vec<String>,
+    /// NVIDIA's tool: a path, or a name that is looked up.
+    pub nvidia_smi: String,
+    /// What stops and starts services.
+    pub systemctl: String,
+    /// How long one reset may take.
+    #[serde(deserialize_with = "span")]
+    pub reset_timeout: Duration,
+    /// How long a switch of persistence mode may take.
+    #[serde(deserialize_with = "span")]
+    pub switch_timeout: Duration,
+}
+
+impl Default for Gpus {
+    fn default() -> Self {
+        Self {
+            services: Vec::new(),
+            nvidia_smi: "nvidia-smi".into(),
+            systemctl: "systemctl".into(),
+            // A reset takes seconds; a board with eight GPUs and NVLink most of a minute.
+            reset_timeout: Duration::from_secs(120),
+            switch_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
 impl Default for Nvml {
     fn default() -> Self {
         Self { library: LIBRARY.into() }
@@ -95,6 +130,8 @@ impl Default for Config {
             root: "/".into(),
             nvml: Nvml::default(),
             http: http::Settings::default(),
+            gpus: Gpus::default(),
+            program_path: process::PATH.into(),
             kernel_log: kernel_log::Source::default(),
             cache_dir: None,
             state_dir: None,

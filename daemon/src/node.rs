@@ -13,7 +13,7 @@ use bc_proto::grants::{Capability, Policy};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::admission::{Obstacle, Site};
-use bc_runtime::capability::Capabilities;
+use bc_runtime::capability::{Capabilities, Gpus};
 use bc_runtime::effect::ReportOnly;
 use bc_runtime::v1::wit::log::Level;
 use bc_runtime::{Engine, Inspected, Kind, Mode, Run, Watcher};
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::capability::http::Requests;
+use crate::capability::gpus::{Cured, Machine, MachineGpus, Tools};
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
@@ -48,6 +49,10 @@ pub struct Node {
     pub trust: Trust,
     /// What supervises the programs that kinds run; `None` for none.
     pub supervisor: Option<PathBuf>,
+    /// Where programs are looked up that have no path.
+    pub program_path: String,
+    /// Its GPUs, which count what the daemon holds; `None` where programs cannot be run.
+    pub gpus: Option<Arc<MachineGpus>>,
 }
 
 impl Node {
@@ -57,21 +62,46 @@ impl Node {
             Engine::new(&bc_runtime::Config { cache_dir: config.cache_dir.clone(), ..bc_runtime::Config::default() })?;
         let kernel_log = KernelLog::new(config.kernel_log.clone());
         let addresses = config.state_dir.as_ref().map(|dir| dir.join(GPU_ADDRESSES));
-        let xids = Box::new(move |uuid_of: &dyn Fn(&str) -> Option<String>| kernel_log.xids(uuid_of));
+        let cured = Arc::new(Cured::open(config.state_dir.as_deref(), &config.boot_id_file()));
+        let counted = Arc::clone(&cured);
+        let xids = Box::new(move |uuid_of: &dyn Fn(&str) -> Option<String>| counted.applied(kernel_log.xids(uuid_of)));
         let nvml = Arc::new(NvmlLibrary::new(&config.nvml.library, addresses.as_deref(), xids));
-        let inventory = MachineInventory::new(config.root.clone(), Some(nvml.clone()), now_ms);
+        let inventory = Arc::new(MachineInventory::new(config.root.clone(), Some(nvml.clone()), now_ms));
+        let supervisor = process::supervisor();
+        let gpus = supervisor.clone().map(|supervisor| {
+            let tools = Tools {
+                supervisor,
+                path: config.program_path.clone(),
+                nvidia_smi: config.gpus.nvidia_smi.clone(),
+                systemctl: config.gpus.systemctl.clone(),
+                reset_timeout: config.gpus.reset_timeout,
+                switch_timeout: config.gpus.switch_timeout,
+            };
+            Arc::new(MachineGpus::new(Machine {
+                nvml: nvml.clone(),
+                inventory: inventory.clone(),
+                cured,
+                tools,
+                services: config.gpus.services.clone(),
+                root: config.root.clone(),
+                state_dir: config.state_dir.clone(),
+            }))
+        });
         Ok(Self {
             engine,
             role: config.role,
             policy: config.policy(),
             trust: Trust::default(),
-            supervisor: process::supervisor(),
+            supervisor,
+            program_path: config.program_path.clone(),
             capabilities: Capabilities {
                 nvml: Some(nvml),
-                inventory: Some(Arc::new(inventory)),
+                inventory: Some(inventory),
                 http: Some(Arc::new(Requests::new(&config.http)?)),
+                gpus: gpus.clone().map(|gpus| gpus as Arc<dyn Gpus>),
                 ..Capabilities::default()
             },
+            gpus,
         })
     }
 
@@ -101,7 +131,7 @@ impl Node {
 
     /// The programs of one run.
     pub(crate) fn programs(&self) -> Option<Programs> {
-        self.supervisor.clone().map(|supervisor| Programs::new(supervisor, process::PATH))
+        self.supervisor.clone().map(|supervisor| Programs::new(supervisor, &self.program_path))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.

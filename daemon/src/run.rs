@@ -174,6 +174,10 @@ async fn serve_node(
         version: slots::VERSION.to_owned(),
     };
     let desired = desired(&state_dir, who.clone(), &credentials, trust.clone())?;
+    if let Some(gpus) = node.gpus.clone() {
+        gpus.follow(desired.held());
+        tokio::task::spawn_blocking(move || gpus.put_back_leftovers());
+    }
     let looks = Looks::default();
     outbox.on_finished({
         let looks = looks.clone();

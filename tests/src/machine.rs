@@ -10,6 +10,13 @@ use tempfile::TempDir;
 
 use crate::programs::{self, Said};
 
+/// What an operator grants to the kinds that reset and load GPUs.
+const GPU_GRANTS: &str = "[grants.'gpu.reset']\ngpus = { reset = true }\n[grants.'diag.dcgm']\ngpus = {}\n\
+    process = { programs = [{ program = 'dcgmi', argv = ['diag', '-r', '*', '-j'] }, \
+    { program = 'dcgmi', argv = ['diag', '-r', '*', '-j', '-i', '*'] }, \
+    { program = 'dcgmi', argv = ['diag', '-r', '*', '-j', '-p', '*'] }, \
+    { program = 'dcgmi', argv = ['diag', '-r', '*', '-j', '-i', '*', '-p', '*'] }] }\n";
+
 /// The node.
 pub struct Machine {
     folder: TempDir,
@@ -29,12 +36,14 @@ impl Machine {
         let cache = std::env::current_exe().expect("a running program has a path").with_file_name("compiled-kinds");
         let quoted = |path: &Path| toml::Value::from(path.to_str().expect("paths of tests are text")).to_string();
         let config = format!(
-            "root = {root}\nstate-dir = {root}\ncache-dir = {}\nkernel-log = {{ file = {} }}\n[nvml]\nlibrary = {}\n\
-             [grants.'*']\nnvml = {{}}\ninventory = {{}}\n",
+            "root = {root}\nstate-dir = {root}\nprogram-path = {programs}\ncache-dir = {}\nkernel-log = {{ file = {} }}\n[nvml]\nlibrary = {}\n\
+             [gpus]\nservices = ['nvidia-dcgm']\nreset-timeout = '3s'\n\
+             [grants.'*']\nnvml = {{}}\ninventory = {{}}\n{GPU_GRANTS}",
             quoted(&cache),
             quoted(&machine.node.kernel_log()),
             quoted(&machine.node.library()),
             root = quoted(machine.folder.path()),
+            programs = quoted(&machine.node.programs()),
         );
         std::fs::write(machine.config(), config).expect("the configuration is written");
         machine

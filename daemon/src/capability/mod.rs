@@ -1,6 +1,7 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
 
 pub mod commanded;
+pub mod gpus;
 pub mod http;
 pub mod inventory;
 pub mod kernel_log;

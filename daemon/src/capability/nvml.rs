@@ -11,9 +11,11 @@
 //! NVML handle is open.
 
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     mem,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use bc_runtime::capability::{
@@ -32,8 +34,12 @@ use nvml_wrapper::{
 };
 
 use addresses::Addresses;
+use door::Door;
+
+pub use door::Closed;
 
 mod addresses;
+mod door;
 mod failure;
 mod rows;
 
@@ -42,6 +48,9 @@ pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// How often the list of processes is asked for while it outgrows the room made for it.
 const PROCESS_LIST_ATTEMPTS: u32 = 5;
+
+/// How long a question waits while GPUs are reset. A reset takes seconds; one that hangs must not keep everybody.
+const DOOR: Duration = Duration::from_secs(30);
 
 /// Reads this boot's GPU errors from the kernel's log: the JSON document of `nvml.xids`. It is handed a function that names
 /// the GPU (`GPU-<uuid>`) at a PCI address (`dddd:bb:dd`, with or without the function), where it is known.
@@ -52,6 +61,7 @@ pub struct NvmlLibrary {
     library: PathBuf,
     addresses: Addresses,
     xids: XidReader,
+    door: Door,
 }
 
 impl NvmlLibrary {
@@ -59,7 +69,7 @@ impl NvmlLibrary {
     /// [`LIBRARY`] but for tests. `addresses` is a file in which the PCI addresses of GPUs outlive the process (a GPU that is
     /// lost can no longer be asked); without it they are only kept in memory, and a damaged one counts as empty.
     pub fn new(library: impl Into<PathBuf>, addresses: Option<&Path>, xids: XidReader) -> Self {
-        Self { library: library.into(), addresses: Addresses::load(addresses), xids }
+        Self { library: library.into(), addresses: Addresses::load(addresses), xids, door: Door::default() }
     }
 
     /// The UUID of the GPU that was last seen at a PCI address: `dddd:bb:dd`, with or without the function, either case.
@@ -67,6 +77,31 @@ impl NvmlLibrary {
     /// Answers from what [`devices`](capability::Nvml::devices) saw, now or in an earlier process; never asks the driver.
     pub fn uuid_of(&self, pci: &str) -> Option<String> {
         self.addresses.uuid_of(pci)
+    }
+
+    /// Waits until no question is under way and lets none begin until the answer is dropped: an open NVML keeps GPUs from being
+    /// reset. Errs `nvml-in-use` when one does not end within that time.
+    pub fn stand_aside(&self, within: Duration) -> Answer<Closed<'_>> {
+        self.door.close(within).ok_or_else(|| {
+            let message = format!("this daemon itself has asked NVML something that did not end within {within:?}");
+            Error::new("nvml-in-use", message)
+        })
+    }
+
+    /// The MIG instances of each GPU that can be asked, by their UUIDs.
+    pub fn mig_instances(&self) -> Answer<BTreeMap<String, Vec<String>>> {
+        self.ask("the MIG instances", |nvml| {
+            let mut found = BTreeMap::new();
+            for index in 0..nvml.device_count()? {
+                // A lost one is left out: whoever asks for its instances finds them nowhere.
+                let Ok(device) = nvml.device_by_index(index) else { continue };
+                let Ok(uuid) = device.uuid() else { continue };
+                if let Ok(instances) = mig_instances(&device) {
+                    found.insert(uuid, instances);
+                }
+            }
+            Ok(found)
+        })
     }
 
     /// Initialised, until it is dropped.
@@ -83,6 +118,10 @@ impl NvmlLibrary {
     }
 
     fn ask<T>(&self, what: impl Display, question: impl FnOnce(&Nvml) -> Result<T, NvmlError>) -> Answer<T> {
+        let Some(_inside) = self.door.enter(DOOR) else {
+            let message = format!("cannot read {what}: GPUs are being reset, and it takes longer than {DOOR:?}");
+            return Err(Error::new("reset-under-way", message));
+        };
         question(&self.open()?).map_err(|error| failure::error(format!("read {what}"), error))
     }
 
@@ -237,6 +276,22 @@ fn has_mig_instances(device: &Handle<'_>) -> Result<bool, NvmlError> {
         }
     }
     Ok(false)
+}
+
+/// The UUIDs of a GPU's MIG instances; none where MIG is off or there is none.
+fn mig_instances(device: &Handle<'_>) -> Result<Vec<String>, NvmlError> {
+    let mut found = Vec::new();
+    if where_supported(device.mig_mode())?.is_none_or(|mode| mode.current != 1) {
+        return Ok(found);
+    }
+    for index in 0..device.mig_device_count()? {
+        match device.mig_device_by_index(index) {
+            Ok(instance) => found.push(instance.uuid()?),
+            Err(NvmlError::NotFound | NvmlError::InvalidArg) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 /// nvml-wrapper asks for the size and leaves room for five more; more can start in between.

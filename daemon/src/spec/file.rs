@@ -44,6 +44,18 @@ impl SpecFile {
         Ok(None)
     }
 
+    /// The spec that is kept, without setting anything aside: one that does not read is an error.
+    pub(super) fn look(&self) -> io::Result<Option<NodeSpec>> {
+        match fs::read(&self.path) {
+            Ok(bytes) => match self.parse(&bytes) {
+                Some(spec) => Ok(Some(spec)),
+                None => Err(io::Error::other(format!("{} is damaged or of another node", self.path.display()))),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Keeps a document in place of the one before.
     pub(super) fn write(&self, document: &[u8]) -> io::Result<()> {
         let draft = self.path.with_extension("new");

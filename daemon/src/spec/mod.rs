@@ -31,6 +31,11 @@ use crate::trust::Trust;
 pub struct Held(Arc<ArcSwap<NodeSpec>>);
 
 impl Held {
+    /// What a spec holds, for whoever has it from elsewhere.
+    pub fn of(spec: NodeSpec) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(spec)))
+    }
+
     /// The spec that counts; generation 0 and empty before the first.
     pub fn now(&self) -> Arc<NodeSpec> {
         self.0.load_full()
@@ -39,6 +44,16 @@ impl Held {
     /// Whether nothing uses a GPU, whose MIG instances are `parts`.
     pub fn is_free(&self, gpu: &str, parts: &[String]) -> Result<(), InUse> {
         holds::is_free(&self.0.load(), gpu, parts)
+    }
+}
+
+/// The spec that the node of a state directory has applied, read from the disk and nothing changed; `None` for none, and for a
+/// machine that is no node. For processes beside the daemon.
+pub fn kept(state_dir: &Path) -> io::Result<Option<NodeSpec>> {
+    match crate::identity::read(state_dir) {
+        Ok(identity) => SpecFile::new(state_dir, identity.card.node).look(),
+        Err(crate::identity::Unusable::Missing { .. }) => Ok(None),
+        Err(error) => Err(io::Error::other(error)),
     }
 }
 

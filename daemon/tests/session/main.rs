@@ -7,6 +7,7 @@ mod gateway;
 mod join;
 mod kinds;
 mod process;
+mod resets;
 mod specs;
 
 use std::sync::{Mutex, mpsc};

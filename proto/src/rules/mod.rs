@@ -21,6 +21,7 @@ pub mod receipt;
 pub mod releases;
 pub mod remediation;
 pub mod renewal;
+pub mod reset;
 pub mod resume;
 pub mod rollout;
 pub mod slots;

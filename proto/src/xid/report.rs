@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** its fields are those that the WIT documents; adding one is a change of the interface.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{action::Action, pci::PciAddress, scan::Findings};
@@ -74,5 +76,28 @@ impl Report {
             })
             .collect();
         Self { complete, source: source.to_owned(), problems, events }
+    }
+
+    /// When the last line about a GPU was logged, in milliseconds since boot; `None` where there is none with a time.
+    pub fn last_ms_of(&self, gpu: &str) -> Option<u64> {
+        self.events.iter().filter(|event| event.gpu.as_deref() == Some(gpu)).filter_map(|event| event.last_ms).max()
+    }
+
+    /// Leaves out what was logged of GPUs up to the reset that cured them: `reset_ms` answers the time of the last line before it,
+    /// in milliseconds since boot. Lines without a time stay: nobody knows when they were logged. What is left out is said among
+    /// the problems.
+    pub fn leave_out(&mut self, reset_ms: &dyn Fn(&str) -> Option<u64>) {
+        let mut cured: BTreeMap<String, u64> = BTreeMap::new();
+        self.events.retain(|event| {
+            let Some(gpu) = &event.gpu else { return true };
+            let is_before = event.last_ms.zip(reset_ms(gpu)).is_some_and(|(last_ms, reset_ms)| last_ms <= reset_ms);
+            if is_before {
+                *cured.entry(gpu.clone()).or_default() += 1;
+            }
+            !is_before
+        });
+        self.problems.extend(cured.into_iter().map(|(gpu, count)| {
+            format!("{gpu} was reset and is healthy since: errors of {count} kinds from before do not count any more")
+        }));
     }
 }

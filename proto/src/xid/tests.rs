@@ -241,6 +241,28 @@ fn a_line_that_only_looks_like_an_xid_is_a_problem() {
     assert_eq!(scan(&[(chosen_by_a_user, 0)]), Findings::default());
 }
 
+#[test]
+fn what_was_logged_before_a_reset_that_cured_a_gpu_is_left_out_and_said_to_be() {
+    let lines = [
+        ("NVRM: Xid (PCI:0000:01:00): 119, timeout", 1_000_000),
+        ("NVRM: Xid (PCI:0000:01:00): 95, uncontained", 2_000_000),
+        ("NVRM: Xid (PCI:0000:02:00): 95, uncontained", 1_000_000),
+        ("NVRM: Xid (PCI:0000:03:00): 79, gone", 1_000_000),
+    ];
+    let uuid_of = |pci: &str| (pci != "0000:03:00").then(|| format!("GPU-{}", &pci[6..7]));
+    let mut report = Report::new(scan(&lines), "file", true, Vec::new(), &uuid_of);
+    assert_eq!((report.last_ms_of("GPU-1"), report.last_ms_of("GPU-9")), (Some(2_000), None));
+    report.leave_out(&|gpu| (gpu == "GPU-1").then_some(1_999));
+    let left: Vec<_> = report.events.iter().map(|event| (event.pci.to_string(), event.code)).collect();
+    let expected = [("0000:01:00", 95), ("0000:02:00", 95), ("0000:03:00", 79)];
+    assert_eq!(left, expected.map(|(pci, code)| (pci.to_owned(), Some(code))), "what came later stays, and other GPUs");
+    assert_eq!(report.problems.len(), 1);
+    let mut timeless = Report::new(scan(&lines), "file", true, Vec::new(), &uuid_of);
+    timeless.events.iter_mut().for_each(|event| event.last_ms = None);
+    timeless.leave_out(&|_| Some(u64::MAX));
+    assert_eq!(timeless.events.len(), 4, "nobody knows when they were logged");
+}
+
 proptest! {
     #[test]
     fn promise_31_no_text_makes_the_parser_panic(text in any::<String>(), prefix in prop::sample::select(&["", "NVRM: ", "NVRM: Xid (", "NVRM: Xid (PCI:0000:01:00): 154, ", "NVRM: The NVIDIA GPU "][..])) {

@@ -22,12 +22,12 @@ fn promise_22_a_kind_that_is_not_granted_is_refused_with_the_missing_grant() {
 fn a_configuration_with_an_unknown_key_is_refused_whole() {
     let machine = Machine::new(&State::eight_h100());
     let config = fs::read_to_string(machine.config()).expect("a configuration");
-    fs::write(machine.config(), format!("gpus = 8\n{config}")).expect("a configuration");
+    fs::write(machine.config(), format!("gpu-count = 8\n{config}")).expect("a configuration");
     let mut bcd = programs::command("bcd");
     let said =
         programs::run(bcd.args(["kind", "run", "--config"]).arg(machine.config()).arg(programs::kind("diag.nvml")));
     assert_eq!((said.code, said.out.as_str()), (Some(1), ""));
-    assert!(said.err.contains("unknown field `gpus`") && said.err.contains("line 1"), "{}", said.err);
+    assert!(said.err.contains("unknown field `gpu-count`") && said.err.contains("line 1"), "{}", said.err);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 mod admission;
 mod bmc;
+mod dcgm;
 mod diagnosis;
 mod examples;
 mod faults;
+mod gpu_reset;
 mod http_proxy;
 mod inventory;
 mod kernel_log;

@@ -12,10 +12,12 @@
 
 #[expect(unsafe_code, reason = "a C library: exported symbols and the caller's pointers")]
 mod abi;
+pub mod dcgmi;
 mod library;
 mod node;
 mod pci;
 mod preset;
+pub mod services;
 pub mod smi;
 mod state;
 
@@ -24,6 +26,6 @@ pub use node::SimulatedNode;
 pub use pci::PciAddress;
 pub use preset::Preset;
 pub use state::{
-    BusyText, Context, Ecc, Event, Gpu, Link, Mig, MigInstance, Process, RemappedRows, ResetAnswer, STATE_FILE,
-    STATE_VARIABLE, Smi, State, TRACE_VARIABLE,
+    BusyText, Context, Dcgm, DcgmResult, Ecc, Event, Gpu, HangOn, Link, Mig, MigInstance, Process, RemappedRows,
+    ResetAnswer, STATE_FILE, STATE_VARIABLE, Service, Smi, State, TRACE_VARIABLE, calls_file,
 };

@@ -4,6 +4,8 @@
 //! libnvidia-ml.so.1              a copy of the fake library; it reads the state beside it
 //! fake-nvml.json                 the state
 //! bin/nvidia-smi                 a copy of the fake program, where it is built; it reads the state one folder up
+//! bin/dcgmi, bin/systemctl       the same program under these names
+//! fake-nvml.json.calls           how the programs were called, a line each
 //! sys/bus/pci/devices/<address>/ vendor, device, class, …
 //! sys/bus/pci/drivers/nvidia/
 //! kernel.log                     lines as dmesg prints them: `[   12.345678] NVRM: …`
@@ -52,7 +54,9 @@ impl SimulatedNode {
         state.store(&node.state_file())?;
         write_library(&node.library())?;
         if let Ok(program) = nvidia_smi_path() {
-            fs::copy(program, node.programs().join("nvidia-smi"))?;
+            for name in ["nvidia-smi", "dcgmi", "systemctl"] {
+                fs::copy(&program, node.programs().join(name))?;
+            }
         }
         fs::create_dir_all(node.sysfs().join("bus/pci/drivers/nvidia"))?;
         for (index, gpu) in state.gpus.iter().enumerate() {
@@ -82,7 +86,7 @@ impl SimulatedNode {
         self.folder.join(STATE_FILE)
     }
 
-    /// Holds `nvidia-smi`.
+    /// Holds `nvidia-smi`, `dcgmi` and `systemctl`.
     pub fn programs(&self) -> PathBuf {
         self.folder.join("bin")
     }

@@ -42,6 +42,10 @@ pub struct State {
     pub events: Vec<Event>,
     /// How `nvidia-smi` behaves.
     pub smi: Smi,
+    /// The services that `systemctl` knows, by name.
+    pub services: BTreeMap<String, Service>,
+    /// How `dcgmi` behaves.
+    pub dcgm: Dcgm,
     /// As [`TRACE_VARIABLE`], which goes before it.
     pub trace: Option<PathBuf>,
 }
@@ -210,6 +214,8 @@ pub struct Event {
 pub struct Smi {
     /// Prints nothing and never ends, as a process stuck in the driver (D state) does.
     pub hang: bool,
+    /// The same for one kind of request alone. It goes on when this is taken back.
+    pub hang_on: Option<HangOn>,
     /// Plays a machine without the library (exit 12).
     pub library_missing: bool,
     /// Plays a caller that is not root (exit 4 where root is needed).
@@ -250,6 +256,83 @@ pub enum ResetAnswer {
     PeersNeeded(Vec<u32>),
     /// The reset starts and does not complete.
     Fails,
+    /// The GPU falls off the bus as it is reset.
+    Vanishes,
+    /// The reset works, and the rows that waited for it still do.
+    KeepsRows,
+}
+
+/// What `nvidia-smi` hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HangOn {
+    /// `--gpu-reset`.
+    Reset,
+    /// `-pm`.
+    Persistence,
+    /// `-pm 1`.
+    PersistenceOn,
+}
+
+/// A service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// Whether it runs. One that does holds all GPUs.
+    pub active: bool,
+    /// Whether it can be neither stopped nor started.
+    pub stuck: bool,
+}
+
+/// How `dcgmi` behaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dcgm {
+    /// 3 or 4: the form of what it prints.
+    pub generation: u8,
+    /// What the test `memory` comes to on a GPU, by index; `Pass` where none is given.
+    pub memory: BTreeMap<u32, DcgmResult>,
+    /// Whether all tests are skipped.
+    pub skips: bool,
+    /// How many bytes it prints before it ends, where that is not all.
+    pub cut_at: Option<usize>,
+    /// Whether it never ends.
+    pub hang: bool,
+    /// Whether another diagnosis runs.
+    pub busy: bool,
+    /// Why it runs nothing.
+    pub runtime_error: Option<String>,
+    /// What it exits with in place of what fits.
+    pub exit: Option<u8>,
+}
+
+/// What a test comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DcgmResult {
+    /// `Pass`, `Fail` or `Skip`.
+    pub status: String,
+    /// The text of its warning; none: it has none.
+    pub warning: Option<String>,
+    /// DCGM's number of the error.
+    pub error_id: i64,
+    /// 0 none, 1 monitor, 2 isolate, 3 unknown, 4 triage, 5 config, 6 reset.
+    pub severity: i64,
+}
+
+impl Default for Dcgm {
+    fn default() -> Self {
+        Self {
+            generation: 4,
+            memory: BTreeMap::new(),
+            skips: false,
+            cut_at: None,
+            hang: false,
+            busy: false,
+            runtime_error: None,
+            exit: None,
+        }
+    }
 }
 
 impl Default for State {
@@ -264,6 +347,8 @@ impl Default for State {
             gpus: Vec::new(),
             events: Vec::new(),
             smi: Smi::default(),
+            services: BTreeMap::new(),
+            dcgm: Dcgm::default(),
             trace: None,
         }
     }
@@ -280,6 +365,7 @@ impl Default for Smi {
     fn default() -> Self {
         Self {
             hang: false,
+            hang_on: None,
             library_missing: false,
             not_root: false,
             busy_text: BusyText::default(),
@@ -330,6 +416,11 @@ impl State {
 /// The file that every initialised library holds a shared lock on: NVML's open handle on the GPUs, which stops a reset.
 pub(crate) fn clients(state: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).write(true).read(true).open(beside(state, ".clients"))
+}
+
+/// The file in which the programs note how they were called, a line each; the GPUs' state is in `state`.
+pub fn calls_file(state: &Path) -> PathBuf {
+    beside(state, ".calls")
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

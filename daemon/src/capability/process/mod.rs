@@ -142,6 +142,20 @@ impl Programs {
         Ok((handle, running))
     }
 
+    /// Runs a program for the daemon itself: to its end, or until its time (`timeout_ms`, which must not be 0) is over and
+    /// [`KILL_TIMEOUT`] after that. Errs `unkillable` when it was killed and is not gone, and does not wait for it any more.
+    pub(crate) fn run_capped(&self, request: &Request) -> Answer<Outcome> {
+        let (handle, running) = self.begin(request, false)?;
+        let outcome = running.wait_or_leave(KILL_TIMEOUT);
+        self.state().running.remove(&handle);
+        outcome.unwrap_or_else(|| {
+            let (program, ms) = (running.program(), request.timeout_ms);
+            let message =
+                format!("{program} did not end within {ms} ms, was killed and is not gone: it hangs in the kernel");
+            Err(Error::new("unkillable", message))
+        })
+    }
+
     /// The file of a program: a path as it is, a name looked up.
     fn find(&self, program: &str) -> Answer<PathBuf> {
         let is_file = |path: &Path| path.is_file();

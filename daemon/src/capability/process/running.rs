@@ -185,6 +185,31 @@ impl Running {
         }
     }
 
+    /// The same, but leaves it alone when it is not gone so long after its time was over and it was killed: it hangs in the
+    /// kernel. `None` then.
+    pub(super) fn wait_or_leave(&self, grace: Duration) -> Option<Answer<Outcome>> {
+        let leave = self.deadline.and_then(|deadline| deadline.checked_add(grace));
+        let mut state = self.shared.state();
+        for stream in &mut state.streams {
+            stream.unread = None;
+        }
+        self.shared.changed.notify_all();
+        loop {
+            state = self.check_deadline(state);
+            let is_over = state.streams.iter().all(|stream| stream.is_over);
+            if let Some(ended) = state.ended.clone()
+                && is_over
+            {
+                return Some(self.outcome(&state, ended));
+            }
+            if leave.is_some_and(|leave| Instant::now() >= leave) {
+                return None;
+            }
+            let until = if state.timed_out { leave } else { self.deadline };
+            state = self.shared.wait(state, until);
+        }
+    }
+
     /// When to look at the deadline again.
     fn until(&self, timed_out: bool) -> Option<Instant> {
         self.deadline.filter(|_| !timed_out)

@@ -286,8 +286,9 @@ impl Module {
                 .map(|it| {
                     let is_proven =
                         if it.is_attested { attested.contains_key(&it.command) } else { is_plainly_said(&it) };
-                    let outcome = Outcome::of(it.state, &it.reason, is_proven);
-                    (it.command, Standing::from(outcome), it.reason)
+                    let reason = reason_of(&it);
+                    let outcome = Outcome::of(it.state, &reason, is_proven);
+                    (it.command, Standing::from(outcome), reason)
                 })
                 .collect();
             let ends = remediations::end(&mut tx, &ended, now).await?;
@@ -344,6 +345,15 @@ fn is_plainly_said(over: &Over) -> bool {
     over.is_reported || (over.is_self_terminating && over.result == REBOOTED)
 }
 
+/// Why it ended: the kind's own code where it refused because somebody uses a GPU, since it has done nothing then. Whatever else a
+/// kind says of its failure leaves open what it did before.
+fn reason_of(over: &Over) -> String {
+    let failure =
+        (over.reason == "guest-failure").then(|| serde_json::from_slice::<Value>(&over.result).ok()).flatten();
+    let code = failure.as_ref().and_then(|failure| failure["code"].as_str());
+    code.filter(|code| *code == "gpu-busy").unwrap_or(&over.reason).to_owned()
+}
+
 fn payload(ailment: Ailment, gpus: &[String]) -> Value {
     match ailment {
         Ailment::RowRemapPending => json!({ "gpus": gpus }),
@@ -360,4 +370,46 @@ fn reason(ailment: Ailment, gpus: &[String], number: u32) -> String {
     let full = format!("{ailment}: {what}; attempt {number}");
     // As much as the API takes of others.
     full.chars().take(1_000).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bc_proto::manifest::Manifest;
+    use bc_proto::rules::state::State;
+    use bc_proto::schema::Schema;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn what_it_sends_fits_the_kind_that_mends() {
+        let manifest =
+            Manifest::from_toml(include_str!("../../../../plugins/gpu-reset/kind.toml")).expect("a manifest");
+        assert_eq!(manifest.name, Ailment::RowRemapPending.kind());
+        let schema = Schema::compile(&manifest.payload).expect("a schema");
+        let gpus = ["GPU-51d00000-0000-4000-8000-000000000001".to_owned()];
+        assert_eq!(schema.problems(&payload(Ailment::RowRemapPending, &gpus)), []);
+        assert_ne!(schema.problems(&payload(Ailment::RowRemapPending, &[])), [], "none would be all of them");
+    }
+
+    #[test]
+    fn a_refusal_because_of_use_is_told_from_other_failures_of_the_kind() {
+        let over = |reason: &str, result: &str| Over {
+            command: CommandId::from_uuid(Uuid::nil()),
+            state: State::Failed,
+            reason: reason.into(),
+            result: result.into(),
+            is_reported: true,
+            is_attested: true,
+            is_self_terminating: false,
+        };
+        for (reason, result, expected) in [
+            ("guest-failure", r#"{"outcome":"guest-failure","code":"gpu-busy"}"#, "gpu-busy"),
+            ("guest-failure", r#"{"outcome":"guest-failure","code":"could-not-be-known"}"#, "guest-failure"),
+            ("guest-failure", "{", "guest-failure"),
+            ("deadline", r#"{"code":"gpu-busy"}"#, "deadline"),
+        ] {
+            assert_eq!(reason_of(&over(reason, result)), expected, "{reason} {result}");
+        }
+    }
 }

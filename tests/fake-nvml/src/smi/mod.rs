@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::state::{STATE_FILE, STATE_VARIABLE, Smi, State};
+use crate::state::{HangOn, STATE_FILE, STATE_VARIABLE, Smi, State};
 
 mod query;
 mod reset;
@@ -64,7 +64,7 @@ pub fn state_file() -> PathBuf {
 pub fn run(arguments: &[String], state_file: &Path) -> Outcome {
     let state = State::load(state_file).ok();
     let smi = state.as_ref().map_or_else(Smi::default, |state| state.smi.clone());
-    if smi.hang {
+    if smi.hang || smi.hang_on.is_some_and(|on| hangs(on, arguments)) {
         return Outcome::Hangs;
     }
     let (text, code) = if smi.library_missing {
@@ -77,6 +77,15 @@ pub fn run(arguments: &[String], state_file: &Path) -> Outcome {
         }
     };
     Outcome::Exits { text, code }
+}
+
+fn hangs(on: HangOn, arguments: &[String]) -> bool {
+    let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
+    match on {
+        HangOn::Reset => has("--gpu-reset"),
+        HangOn::Persistence => has("-pm"),
+        HangOn::PersistenceOn => has("-pm") && has("1"),
+    }
 }
 
 const NO_LIBRARY: &str = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA \

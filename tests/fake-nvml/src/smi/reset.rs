@@ -61,8 +61,17 @@ pub(super) fn reset(state: &State, state_file: &Path, targets: &[usize]) -> (Str
         return (format!("Unknown Error: {error}\n"), exit::OTHER);
     }
     let mut text = String::new();
-    for gpu in targets.iter().map(|index| &state.gpus[*index]).filter(|gpu| gpu.reset != ResetAnswer::Fails) {
-        let _ = writeln!(text, "GPU {} was successfully reset.", gpu.address().nvml());
+    for gpu in targets.iter().map(|index| &state.gpus[*index]) {
+        match gpu.reset {
+            ResetAnswer::Fails => {}
+            ResetAnswer::Vanishes => text += &lost(&gpu.address().nvml()),
+            _ => {
+                let _ = writeln!(text, "GPU {} was successfully reset.", gpu.address().nvml());
+            }
+        }
+    }
+    if targets.iter().any(|index| state.gpus[*index].reset == ResetAnswer::Vanishes) {
+        return (text, exit::GPU_LOST);
     }
     if failed > 0 {
         let devices = if failed == 1 { "device" } else { "devices" };
@@ -93,7 +102,7 @@ fn gpu_refusal(gpu: &Gpu, targets: &[usize]) -> Option<(String, u8)> {
         return Some((lost(&bus_id), exit::GPU_LOST));
     }
     match &gpu.reset {
-        ResetAnswer::Works | ResetAnswer::Fails => None,
+        ResetAnswer::Works | ResetAnswer::Fails | ResetAnswer::Vanishes | ResetAnswer::KeepsRows => None,
         ResetAnswer::Unsupported => Some((format!("Resetting GPU {bus_id} is not supported.\n"), exit::NOT_SUPPORTED)),
         ResetAnswer::Primary => {
             Some((format!("GPU {bus_id} is the primary GPU and cannot be reset.\n"), exit::NOT_SUPPORTED))
@@ -119,7 +128,8 @@ fn gpu_refusal(gpu: &Gpu, targets: &[usize]) -> Option<(String, u8)> {
 fn holders(state: &State, targets: &[usize]) -> Vec<usize> {
     let computes = |gpu: &Gpu| gpu.processes.iter().any(|process| process.context == Context::Compute);
     let elsewhere = state.gpus.iter().enumerate().any(|(index, gpu)| !targets.contains(&index) && computes(gpu));
-    if elsewhere && state.smi.idle_node_needed {
+    let is_held_by_service = state.services.values().any(|service| service.active);
+    if (elsewhere && state.smi.idle_node_needed) || is_held_by_service {
         return targets.to_vec();
     }
     let held = |index: &usize| state.gpus[*index].persistence || !state.gpus[*index].processes.is_empty();
@@ -170,7 +180,11 @@ fn after_reset(gpu: &mut Gpu) {
         gpu.recovery_action = gpu.recovery_action.map(|_| 2);
         return;
     }
-    if let Some(rows) = &mut gpu.remapped_rows {
+    if gpu.reset == ResetAnswer::Vanishes {
+        gpu.lost = true;
+        return;
+    }
+    if let Some(rows) = gpu.remapped_rows.as_mut().filter(|_| gpu.reset != ResetAnswer::KeepsRows) {
         rows.pending = false;
     }
     if let Some(ecc) = &mut gpu.ecc {
