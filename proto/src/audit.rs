@@ -61,7 +61,7 @@ pub struct Queued {
     pub requested_by: Option<String>,
     /// Where its file goes; absent where it uploads none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upload: Option<Upload>,
+    pub upload: Option<Box<Upload>>,
     /// The control plane's signature over [`CommandBody`]; absent where commands go unsigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<WorkerSignature>,
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(String::from_utf8(entry.bytes()).expect("text"), old);
         let Entry::CommandQueued(mut order) = entry else { panic!("it is an order") };
         assert_eq!(order.signed_body().upload, None);
-        order.upload = Some(Upload { object: "https://s3.example/b/k".into(), max_bytes: 5 });
+        order.upload = Some(Box::new(Upload { object: "https://s3.example/b/k".into(), max_bytes: 5 }));
         let signed = order.signed_body().upload.expect("it is signed with it");
         assert_eq!((signed.object, signed.max_bytes), ("https://s3.example/b/k", 5));
         let again: Entry = serde_json::from_slice(&Entry::CommandQueued(order.clone()).bytes()).expect("an entry");

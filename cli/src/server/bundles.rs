@@ -76,6 +76,9 @@ impl Bundles {
     }
 }
 
+/// The bits of a file's mode that let others than its owner do something.
+const OTHERS: u32 = 0o077;
+
 /// A credential from one of its two places.
 fn credential(
     key: &str,
@@ -101,7 +104,7 @@ fn private(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
     let mode = fs::metadata(path).with_context(|| format!("{name} cannot be read"))?.mode();
     ensure!(
-        mode & 0o077 == 0,
+        mode & OTHERS == 0,
         "{name} can be read by others than its owner (mode {:04o}), and whoever has it reads and writes every bundle\n  → \
          chmod 600 {name}",
         mode & 0o7777

@@ -43,7 +43,7 @@ const AT_ONCE: usize = 8;
 const READERS: usize = 8;
 
 /// How long somebody who reads a file may take none of it.
-const STALLED: Duration = Duration::from_secs(60);
+const STALLED: Duration = Duration::from_mins(1);
 
 /// Pieces of a file that wait to be sent, 64 KiB each.
 const PIECES: usize = 4;
@@ -205,7 +205,7 @@ pub(super) async fn download(
     let range = headers.get(header::RANGE).and_then(|value| value.to_str().ok()).filter(|text| is_range(text));
     let object = store(&app)?.get(&key, range, app.now()).await.map_err(|error| failed(&error, named.command))?;
     let mut response =
-        Bytes::from_stream(object.body.bytes_stream().map_err(|error| error.without_url())).into_response();
+        Bytes::from_stream(object.body.bytes_stream().map_err(reqwest::Error::without_url)).into_response();
     let headers = described(&mut response, "application/zstd", &format!("{}.tar.zst", named.command));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if let Some(bytes) = object.bytes {
@@ -267,7 +267,7 @@ pub(super) async fn files(
         let most = reading.most;
         archive::manifest(reading.until(move || waits.is_closed()), most)
     });
-    let manifest = read.await?.map_err(|bad| unreadable(bad, named.command))?;
+    let manifest = read.await?.map_err(|bad| unreadable(&bad, named.command))?;
     drop(waiting);
     let archive::Manifest { files, skipped, problems, .. } = manifest;
     let files = files.into_iter().map(|archive::File { path, bytes, sha256, truncated, source }| types::BundleFile {
@@ -300,7 +300,7 @@ pub(super) async fn read(
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
     tokio::task::spawn_blocking(move || read_file(reading, &path, found, &pieces));
     let gone = |_| Failure::new(Code::Unavailable, "reading the bundle ended early; try again");
-    let file = was_found.await.map_err(gone)?.map_err(|bad| unreadable(bad, command))?;
+    let file = was_found.await.map_err(gone)?.map_err(|bad| unreadable(&bad, command))?;
     let mut response = Bytes::from_stream(ReceiverStream::new(sent)).into_response();
     let headers = described(&mut response, "application/octet-stream", &name);
     headers.insert(header::CONTENT_LENGTH, file.bytes.into());
@@ -338,11 +338,11 @@ fn read_file(
     }
 }
 
-fn unreadable(bad: archive::Bad, command: CommandId) -> Failure {
-    let reason = match &bad {
+fn unreadable(bad: &archive::Bad, command: CommandId) -> Failure {
+    let reason = match bad {
         archive::Bad::NoFile(_) => return Failure::new(Code::NotFound, bad.to_string()),
         archive::Bad::Source(_) | archive::Bad::Gone => {
-            tracing::warn!(error = &bad as &dyn std::error::Error, "a bundle cannot be read");
+            tracing::warn!(error = bad as &dyn std::error::Error, "a bundle cannot be read");
             return Failure::new(Code::Unavailable, "the store of support bundles stopped sending; try again");
         }
         archive::Bad::Format(_) => "not-a-bundle",

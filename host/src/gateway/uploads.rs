@@ -25,13 +25,14 @@ impl Inner {
             .bundles
             .as_ref()
             .and_then(|store| store.presign(&upload.object, not_after.unwrap_or(now), now));
-        match made {
-            Some((url, expires_ms)) => (upload.url, upload.url_expires_ms) = (url, expires_ms),
-            None => tracing::warn!(
+        if let Some((url, expires_ms)) = made {
+            (upload.url, upload.url_expires_ms) = (url, expires_ms);
+        } else {
+            tracing::warn!(
                 node = %deliver.node, command = %deliver.command, object = upload.object,
                 "the command goes without a URL to upload to: this gateway has no [support-bundles], or others than the \
                  replica that queued it"
-            ),
+            );
         }
     }
 

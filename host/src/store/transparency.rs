@@ -169,7 +169,7 @@ impl Fact {
                 batch: self.batch_id.map(BatchId::from_uuid),
                 requested_by: self.requested_by,
                 upload: match (self.upload_object, number("upload_max_bytes", command, self.upload_max_bytes)?) {
-                    (Some(object), Some(max_bytes)) => Some(Upload { object, max_bytes }),
+                    (Some(object), Some(max_bytes)) => Some(Box::new(Upload { object, max_bytes })),
                     _ => None,
                 },
                 signature: worker_keys::stored("commands", command, self.signature, self.worker, self.signed_at)?,

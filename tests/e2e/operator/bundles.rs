@@ -131,8 +131,8 @@ async fn an_operator_lists_downloads_and_reads_what_a_node_stored() {
 
     // What is stored is damaged afterwards: the file does not get its name.
     let mut damaged = bundle.clone();
-    let last = damaged.len() - 100;
-    damaged[last] ^= 1;
+    let near_its_end = damaged.len() - 100;
+    damaged[near_its_end] ^= 1;
     fs::write(&object, &damaged).expect("it is stored");
     let file = operator.path("damaged");
     let said = operator.run(&["bundle", "read", id, "noise", "--node", "node-0", "-o", &word(&file)]).await;
