@@ -3,6 +3,7 @@
 pub mod api;
 pub mod audit;
 pub mod batch;
+pub mod bundle;
 pub mod client;
 pub mod commands;
 mod complete;

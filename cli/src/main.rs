@@ -6,6 +6,7 @@ use bc_daemon::kind_run;
 use better_compute::api::Api;
 use better_compute::audit::AuditCommand;
 use better_compute::batch::BatchCommand;
+use better_compute::bundle::BundleCommand;
 use better_compute::commands::{Commands, Run};
 use better_compute::context::ContextCommand;
 use better_compute::dev::Dev;
@@ -45,6 +46,9 @@ enum Command {
     /// Propose, show, approve and reject batches of destructive commands
     #[command(subcommand)]
     Batch(BatchCommand),
+    /// List, download and read support bundles: the files that commands uploaded
+    #[command(subcommand)]
+    Bundle(BundleCommand),
     /// List, show, label, delete and enrol nodes
     #[command(subcommand)]
     Node(NodeCommand),
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Command::Run(run) => block_on(run.execute()),
         Command::Commands(command) => block_on(command.execute()),
         Command::Batch(command) => block_on(command.execute()),
+        Command::Bundle(command) => block_on(command.execute()),
         Command::Node(command) => block_on(command.execute()),
         Command::Reservation(command) => block_on(command.execute()),
         Command::Remediation(command) => block_on(command.execute()),

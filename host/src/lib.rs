@@ -6,6 +6,7 @@ pub mod api;
 pub mod attestation;
 pub mod audit;
 pub mod batches;
+pub mod bundles;
 pub mod bus;
 pub mod desired;
 pub mod faults;

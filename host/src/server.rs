@@ -25,7 +25,7 @@ use crate::tls::Https;
 use crate::trust::{self, Signer};
 use crate::vault::Vault;
 use crate::world::World;
-use crate::{api, audit};
+use crate::{api, audit, bundles};
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]
@@ -50,6 +50,8 @@ pub struct Config {
     pub serves_api: bool,
     /// The folder with secrets' values, where this replica may read them; without it, other replicas seal.
     pub secrets_dir: Option<std::path::PathBuf>,
+    /// Where support bundles go; without it no command uploads anything.
+    pub bundles: Option<bundles::Settings>,
     /// How far nodes are mended without being asked; without it they are not.
     pub remediation: Option<Limits>,
 }
@@ -79,6 +81,9 @@ pub enum Error {
     /// A gateway alone that was given a key.
     #[error("a replica without the API relays what others signed, and must not hold pki.command-signing")]
     GatewaySigns,
+    /// The store of support bundles.
+    #[error(transparent)]
+    Bundles(#[from] bundles::BadSettings),
     /// The engine for kinds.
     #[error(transparent)]
     Engine(#[from] bc_runtime::SetUpError),
@@ -95,6 +100,7 @@ pub async fn run(
     if !config.serves_api && config.pki.signs() {
         return Err(Error::GatewaySigns);
     }
+    let store = config.bundles.clone().map(bundles::Store::new).transpose()?;
     let world = World::real();
     // What serves sessions goes on while they drain.
     let ended = CancellationToken::new();
@@ -123,6 +129,7 @@ pub async fn run(
         replica: config.replica.clone(),
         hosts: hosts(&config.gateway_url, &config.gateway_hosts),
         heartbeat: gateway::HEARTBEAT,
+        bundles: store.clone(),
     };
     let gateway =
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
@@ -140,6 +147,7 @@ pub async fn run(
         authority_sha256: Sha256::digest(authority.certificate_der()).into(),
         world: world.clone(),
         signer,
+        bundles: store,
         stop: stop.clone(),
         config: config.clone(),
     });

@@ -247,6 +247,7 @@ pub(crate) fn command(node: &NodeId, kind: Digest) -> NewCommand {
         is_held: false,
         batch: None,
         requested_by: "tests".into(),
+        upload: None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::batch::Approval;
 use crate::canonical;
 use crate::id::{BatchId, CommandId, NodeId, TenantId};
 use crate::merkle::Hash;
-use crate::sign::body::{CommandBody, TreeHeadBody, UpdateBody};
+use crate::sign::body::{CommandBody, TreeHeadBody, UpdateBody, UploadBody};
 use crate::sign::{Signature, WorkerSignature};
 
 /// What happened.
@@ -59,11 +59,24 @@ pub struct Queued {
     /// Who asked for it: the identity's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
+    /// Where its file goes; absent where it uploads none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<Box<Upload>>,
     /// The control plane's signature over [`CommandBody`]; absent where commands go unsigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<WorkerSignature>,
     /// When, milliseconds since the Unix epoch.
     pub at_ms: u64,
+}
+
+/// Where the file of a command goes. What allows to write there is not in here, nor anywhere else that lasts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Upload {
+    /// Scheme, host, port where it is not the scheme's own, and path.
+    pub object: String,
+    /// The most bytes.
+    pub max_bytes: u64,
 }
 
 /// Somebody called a command off.
@@ -193,7 +206,7 @@ impl Queued {
             not_after_ms: self.not_after_ms,
             min_generation: self.min_generation,
             batch: self.batch,
-            upload: None,
+            upload: self.upload.as_ref().map(|it| UploadBody { object: &it.object, max_bytes: it.max_bytes }),
         }
     }
 }
@@ -235,4 +248,27 @@ impl Head {
 pub fn hash(text: &str) -> Option<Hash> {
     let hash = hex::decode(text).ok().and_then(|bytes| Hash::try_from(bytes).ok())?;
     (hex::encode(hash) == text).then_some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_from_before_uploads_is_read_and_has_the_same_bytes() {
+        let id = "00000000000000000000000001";
+        let old = format!(
+            "{{\"atMs\":1,\"command\":\"cmd_{id}\",\"entry\":\"command-queued\",\"incarnation\":1,\"kind\":\"k\",\
+             \"kindDigest\":\"ab\",\"node\":\"node_{id}\",\"notAfterMs\":2,\"payloadSha256\":\"cd\",\"tenant\":\"tenant_{id}\"}}"
+        );
+        let entry: Entry = serde_json::from_str(&old).expect("it is an entry");
+        assert_eq!(String::from_utf8(entry.bytes()).expect("text"), old);
+        let Entry::CommandQueued(mut order) = entry else { panic!("it is an order") };
+        assert_eq!(order.signed_body().upload, None);
+        order.upload = Some(Box::new(Upload { object: "https://s3.example/b/k".into(), max_bytes: 5 }));
+        let signed = order.signed_body().upload.expect("it is signed with it");
+        assert_eq!((signed.object, signed.max_bytes), ("https://s3.example/b/k", 5));
+        let again: Entry = serde_json::from_slice(&Entry::CommandQueued(order.clone()).bytes()).expect("an entry");
+        assert_eq!(again, Entry::CommandQueued(order));
+    }
 }

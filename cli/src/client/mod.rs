@@ -152,6 +152,27 @@ impl Client {
         self.send(true, request).await
     }
 
+    /// What a method answers as bytes, from its beginning or from a byte on; the answer to read, once. Any other attempt is the
+    /// caller's: it knows how far it got.
+    pub async fn open(
+        &self,
+        method: &str,
+        query: &(impl Serialize + ?Sized),
+        from: u64,
+    ) -> Result<reqwest::Response, CallError> {
+        let mut request = self.authorized(self.http.get(format!("{}/v1/{method}", self.target.url)).query(query));
+        if from > 0 {
+            request = request.header(reqwest::header::RANGE, format!("bytes={from}-"));
+        }
+        let answer = request.send().await.map_err(|source| self.unreachable(source))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let body = answer.bytes().await.map_err(|source| self.unreachable(source))?;
+        Err(self.refused(status, &body))
+    }
+
     /// The API's own description.
     pub async fn openapi(&self) -> Result<Value, CallError> {
         let url = format!("{}/v1/openapi.json", self.target.url);
@@ -223,7 +244,12 @@ impl Client {
         CallError::Foreign { url: self.target.url.clone(), status: status.as_u16(), why: why.to_owned() }
     }
 
-    fn unreachable(&self, source: reqwest::Error) -> CallError {
+    /// How hard it is tried.
+    pub(crate) const fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    pub(crate) fn unreachable(&self, source: reqwest::Error) -> CallError {
         CallError::Unreachable {
             url: self.target.url.clone(),
             sent: !source.is_connect(),

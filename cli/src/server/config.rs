@@ -11,6 +11,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde::Deserialize;
 
+use super::bundles::Bundles;
 use super::pki::Pki;
 use super::remediation::Remediation;
 use crate::shell;
@@ -90,6 +91,9 @@ pub struct Settings {
     /// nodes
     #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_SECRETS_DIR")]
     secrets_dir: Option<PathBuf>,
+    /// Where support bundles go.
+    #[arg(skip)]
+    support_bundles: Option<Bundles>,
     /// How far nodes are mended without being asked.
     #[arg(skip)]
     remediation: Option<Remediation>,
@@ -176,6 +180,7 @@ impl Settings {
             no_api: self.no_api || file.no_api,
             pki: self.pki.or(file.pki),
             secrets_dir: self.secrets_dir.or(file.secrets_dir),
+            support_bundles: self.support_bundles.or(file.support_bundles),
             remediation: self.remediation.or(file.remediation),
         }
     }
@@ -224,6 +229,7 @@ impl Settings {
             pki,
             serves_api: !self.no_api,
             secrets_dir: self.secrets_dir,
+            bundles: self.support_bundles.map(|table| table.checked(|name| std::env::var(name).ok())).transpose()?,
             remediation: self.remediation.map(Remediation::checked).transpose()?,
         };
         Ok(Decided {
@@ -273,6 +279,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         pki: bc_host::trust::Settings::default(),
         serves_api: true,
         secrets_dir: None,
+        bundles: None,
         remediation: None,
     }
 }

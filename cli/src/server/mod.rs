@@ -4,6 +4,7 @@
 //! TLS: tokens travel on that way.
 
 pub mod authority;
+pub(crate) mod bundles;
 pub(crate) mod config;
 pub(crate) mod pki;
 pub(crate) mod remediation;

@@ -23,6 +23,7 @@ use super::openapi::Errors;
 use super::types::{self, Code, CommandRef, ListCommands, Page, RunCommand};
 use super::{App, cursor};
 use crate::batches;
+use crate::bundles::support_bundle_key;
 use crate::bus::Signal;
 use crate::faults::crash_at;
 use crate::queue::cancel::Cancellation;
@@ -67,6 +68,7 @@ pub(super) async fn run(
     suits(&asked, &kind, prospect.role)?;
     validate(&kind, &asked.payload).await?;
     let now = app.now();
+    let upload = app.bundles.as_ref().and_then(|store| store.destination(node, &asked.key, kind.manifest()));
     let mut command = NewCommand {
         id: CommandId::from_uuid(app.world.uuid()),
         node,
@@ -78,6 +80,7 @@ pub(super) async fn run(
         is_held: false,
         batch: asked.batch,
         requested_by: caller.holder.name.clone(),
+        upload,
     };
     let settings = &app.config.pki;
     let mut db = app.db().await?;
@@ -345,6 +348,8 @@ fn document(found: commands::Command) -> types::Command {
         state: found.state.to_string(),
         reason: found.reason,
         payload: found.payload,
+        support_bundle: found.has_upload,
+        bundle_key: found.has_upload.then(|| support_bundle_key(found.node, &found.idempotency_key)),
         idempotency_key: found.idempotency_key,
         retry_safe,
         destructive,

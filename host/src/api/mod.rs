@@ -6,6 +6,7 @@ mod audit;
 mod auth;
 mod batches;
 pub mod bootstrap;
+mod bundles;
 mod certificates;
 mod commands;
 mod cursor;
@@ -49,6 +50,7 @@ use utoipa_axum::routes;
 use self::error::Failure;
 use self::outbox::Outbox;
 use self::types::Code;
+use crate::bundles::Store;
 use crate::bus::Bus;
 use crate::registry::Registry;
 use crate::server::Config;
@@ -80,6 +82,8 @@ pub struct Parts {
     pub world: World,
     /// Signs what nodes get.
     pub signer: Signer,
+    /// Where support bundles are, if there is a store.
+    pub bundles: Option<Store>,
     /// When streams end.
     pub stop: CancellationToken,
 }
@@ -161,6 +165,10 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(rollouts::cancel))
         .routes(routes!(remediations::list))
         .routes(routes!(remediations::clear))
+        .routes(routes!(bundles::list))
+        .routes(routes!(bundles::download))
+        .routes(routes!(bundles::files))
+        .routes(routes!(bundles::read))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))
@@ -192,7 +200,9 @@ async fn wrong_method(method: Method, uri: Uri) -> Failure {
 /// Bounds a call's time and puts it into a span, which never holds what was sent.
 async fn observed(request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let limit = if ["/v1/kinds.register", "/v1/releases.push"].contains(&path) { UPLOAD_TIMEOUT } else { TIMEOUT };
+    // A file may stand at the end of a large bundle.
+    let is_long = ["/v1/kinds.register", "/v1/releases.push", "/v1/bundles.read"].contains(&path);
+    let limit = if is_long { UPLOAD_TIMEOUT } else { TIMEOUT };
     let empty = tracing::field::Empty;
     let span = tracing::info_span!("api", method = path, tenant = empty, command = empty, status = empty);
     async {

@@ -2,6 +2,7 @@
 
 mod audit;
 mod batches;
+mod bundles;
 mod cancel;
 mod commands;
 mod component;
@@ -100,6 +101,7 @@ impl Api {
             pki,
             serves_api: true,
             secrets_dir: None,
+            bundles: None,
             remediation: None,
         };
         let app = App::new(Parts {
@@ -110,6 +112,7 @@ impl Api {
             authority_sha256: [0xab; 32],
             world: World::new(|| at(100), |bytes| getrandom::fill(bytes).expect("the kernel gives random bytes")),
             signer: crate::trust::Signer::none(),
+            bundles: None,
             stop: CancellationToken::new(),
         });
         Self { fleet, app, token }

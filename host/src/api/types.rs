@@ -6,6 +6,7 @@
 
 mod audit;
 mod batches;
+mod bundles;
 mod certificates;
 mod kinds;
 mod output;
@@ -27,6 +28,7 @@ pub use self::audit::{
     ProveInclusion, ShowLogHead,
 };
 pub use self::batches::*;
+pub use self::bundles::*;
 pub use self::certificates::*;
 pub use self::kinds::*;
 pub use self::output::{CommandOutput, OutputPiece, OutputPlace, ReadOutput};
@@ -192,6 +194,12 @@ pub struct Command {
     pub payload: Value,
     /// The queue's key: `api:…`, `wf:…`, …
     pub idempotency_key: String,
+    /// Whether it uploads a support bundle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub support_bundle: bool,
+    /// The key of the object in the store that the bundle goes to; absent where it uploads none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle_key: Option<String>,
     /// Whether the kind may be run again after an interruption.
     pub retry_safe: bool,
     /// Whether the kind destroys data or takes the node out of service.

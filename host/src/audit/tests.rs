@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::{Error, Grown, consistency, grow, head, inclusion};
 use crate::batches::{self, Created, Proposal};
+use crate::bundles::Destination;
 use crate::queue::enqueue::NewCommand;
 use crate::queue::settle::Report;
 use crate::queue::{self, enqueue};
@@ -372,7 +373,9 @@ async fn a_receipt_holds_every_approval_of_its_batch_those_that_expired_and_were
         let approved = batches::approve(&mut tx, &settings, fleet.tenant, proposal.id, approval, at(now)).await;
         tx.commit().await.expect("a commit");
         if approved.expect("it counts").tally.is_met && queued.is_none() {
-            let new = NewCommand { batch: Some(proposal.id), requested_by: "ann".into(), ..command(&node, kind) };
+            let upload = Some(Destination { object: "https://s3.example/b/k".into(), max_bytes: 5 });
+            let new =
+                NewCommand { batch: Some(proposal.id), requested_by: "ann".into(), upload, ..command(&node, kind) };
             queued = Some(new.id);
             let mut tx = fleet.pool.begin().await.expect("a transaction");
             batches::enqueue(&mut tx, &settings, &signer(), vec![new], at(10)).await.expect("in its scope");
@@ -385,7 +388,10 @@ async fn a_receipt_holds_every_approval_of_its_batch_those_that_expired_and_were
         Entry::CommandQueued(order) => Some(order),
         _ => None,
     });
-    assert_eq!(order.and_then(|it| it.requested_by).as_deref(), Some("ann"));
+    let order = order.expect("it was queued");
+    assert_eq!(order.requested_by.as_deref(), Some("ann"));
+    let upload = order.upload.expect("it is logged where its file goes");
+    assert_eq!((upload.object.as_str(), upload.max_bytes), ("https://s3.example/b/k", 5));
     let receipt = super::receipt(&mut db, fleet.tenant, queued).await.expect("a database").expect("it is logged");
     let approved = receipt.approved.as_ref().expect("it belongs to a batch");
     assert_eq!((&approved.document, &approved.approvals[..]), (&document, &approvals[..]));

@@ -64,7 +64,7 @@ async fn dispatch(gateway: &Inner, rooms: &[Room]) -> Result<(), Error> {
     }
     let epochs: HashMap<_, _> = rooms.iter().map(|room| (room.node, room.epoch)).collect();
     let mut refused = Vec::new();
-    for delivery in claimed {
+    for mut delivery in claimed {
         let node = delivery.deliver.node;
         let Some(session) = gateway.sessions.find(node) else { continue };
         // A newer session's hello has replayed it, or will.
@@ -73,6 +73,7 @@ async fn dispatch(gateway: &Inner, rooms: &[Room]) -> Result<(), Error> {
         }
         if session.allows(&delivery.deliver.kind) {
             crash_at("deliver.before-send");
+            gateway.allow_upload(&mut delivery);
             session.deliver(delivery);
             crash_at("deliver.after-send");
         } else {

@@ -24,6 +24,7 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod uploads;
 mod wakes;
 
 use std::collections::HashMap;
@@ -43,6 +44,7 @@ pub use self::session::Outbox;
 use self::sessions::{Session, Sessions};
 pub use self::tls::ServeError;
 use self::wakes::{Timers, Wakes};
+use crate::bundles::Store;
 use crate::bus::Bus;
 use crate::pki::{Authority, Peer};
 use crate::store::kinds::Digest;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// How often a node says that it lives.
     pub heartbeat: Duration,
+    /// Where support bundles go, if there is a store.
+    pub bundles: Option<Store>,
 }
 
 /// Who opens a session, as TLS has verified it.

@@ -55,8 +55,9 @@ impl NodeGateway for Service {
         self.gateway.renew(caller, request.get_ref()).await.map(Response::new)
     }
 
-    async fn refresh_upload(&self, _: Request<v1::UploadRequest>) -> Result<Response<v1::Upload>, Status> {
-        Err(Status::unimplemented("this control plane stores no uploads"))
+    async fn refresh_upload(&self, request: Request<v1::UploadRequest>) -> Result<Response<v1::Upload>, Status> {
+        let caller = caller(&request)?;
+        self.gateway.refresh_upload(caller, request.get_ref()).await.map(Response::new)
     }
 
     async fn fetch_release(

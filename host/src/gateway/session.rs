@@ -219,12 +219,13 @@ async fn welcome(
     }
     let mut cancelled = Vec::new();
     let mut refused = Vec::new();
-    for delivery in opened.replay {
+    for mut delivery in opened.replay {
         if !session.allows(&delivery.deliver.kind) {
             refused.push(dispatcher::refusal(&delivery, session.epoch));
             continue;
         }
         session.count(&delivery);
+        gateway.allow_upload(&mut delivery);
         cancelled.extend(delivery.cancelled());
         send(Frame::Deliver(delivery.deliver.into())).await?;
     }

@@ -9,7 +9,7 @@ use bc_proto::id::{BatchId, CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use bc_proto::rules::sweep::UNREGISTERED_TIMEOUT_MS;
 use bc_proto::sign::WorkerSignature;
-use bc_proto::wire::Deliver;
+use bc_proto::wire::{Deliver, PresignedUrl, Upload};
 use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
@@ -96,7 +96,7 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
             returning node_id, seq, lane, attempt
         ), sent as materialized (
             select t.*, c.id, c.kind, c.kind_digest, c.payload, c.min_generation, c.not_after,
-                   c.signature, c.worker_key, c.batch_id, c.created_at,
+                   c.signature, c.worker_key, c.batch_id, c.created_at, c.upload_object, c.upload_max_bytes,
                    case when k.status = 'withdrawn' then $7::bigint else k.timeout_ms end as timeout_ms,
                    f.session_epoch, f.incarnation, f.journal_id, f.boot_id, f.role
             from taken t
@@ -115,7 +115,7 @@ pub async fn claim(db: &mut PgConnection, rooms: &[Room], now: OffsetDateTime) -
                timeout_ms as "timeout_ms!", min_generation, lane::text as "lane!", false as "is_cancelled!",
                signature, (select certificate from worker_keys w where w.id = sent.worker_key) as worker, batch_id,
                created_at as "created_at!", null::timestamptz as cancelled_at, null::bytea as cancel_signature,
-               null::bytea as cancel_worker
+               null::bytea as cancel_worker, upload_object, upload_max_bytes
         from sent order by node_id, seq"#,
         &nodes,
         &epochs,
@@ -151,6 +151,8 @@ pub(super) struct Row {
     pub(super) cancelled_at: Option<OffsetDateTime>,
     pub(super) cancel_signature: Option<Vec<u8>>,
     pub(super) cancel_worker: Option<Vec<u8>>,
+    pub(super) upload_object: Option<String>,
+    pub(super) upload_max_bytes: Option<i64>,
 }
 
 impl TryFrom<Row> for Delivery {
@@ -159,6 +161,16 @@ impl TryFrom<Row> for Delivery {
     fn try_from(row: Row) -> Result<Self, Error> {
         let id = CommandId::from_uuid(row.id);
         let number = |column, value| unsigned("commands", column, id, value);
+        let upload = match (row.upload_object, row.upload_max_bytes) {
+            // The object alone is a URL that allows nothing: the gateway makes one that does when it sends the command.
+            (Some(object), Some(max_bytes)) => Some(Upload {
+                url: PresignedUrl::new(&object),
+                url_expires_ms: 0,
+                max_bytes: number("upload_max_bytes", max_bytes)?,
+                object,
+            }),
+            _ => None,
+        };
         let deliver = Deliver {
             command: id,
             seq: number("seq", row.seq)?,
@@ -173,7 +185,7 @@ impl TryFrom<Row> for Delivery {
             signature: stored("commands", id, row.signature, row.worker, Some(row.created_at))?,
             batch: row.batch_id.map(BatchId::from_uuid),
             approved: None,
-            upload: None,
+            upload,
         };
         let lane = code::parse_lane(&row.lane).ok_or_else(|| corrupt("commands", "lane", id))?;
         let cancel_signature = stored("in_flight", id, row.cancel_signature, row.cancel_worker, row.cancelled_at)?;

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use bc_proto::canonical;
 use bc_proto::id::{BatchId, CommandId, NodeId};
 use bc_proto::sign::WorkerKey;
-use bc_proto::sign::body::CommandBody;
+use bc_proto::sign::body::{CommandBody, UploadBody};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
+use crate::bundles::Destination;
 use crate::store::kinds::Digest;
 use crate::store::{Error, corrupt, signed, unix_ms, unsigned, worker_keys};
 use crate::trust::Signer;
@@ -48,6 +49,8 @@ pub struct NewCommand {
     pub batch: Option<BatchId>,
     /// Who asks for it: the identity's name, or `module/<name>`. Not part of what a key means: the first who asks stays.
     pub requested_by: String,
+    /// Where its file goes: [`crate::bundles::Store::destination`] decides. Not part of what a key means either.
+    pub upload: Option<Destination>,
 }
 
 /// A command in the queue.
@@ -177,6 +180,8 @@ struct Columns {
     held: Vec<Uuid>,
     batches: Vec<Option<Uuid>>,
     requesters: Vec<String>,
+    upload_objects: Vec<Option<String>>,
+    upload_max_bytes: Vec<Option<i64>>,
     signatures: Vec<Option<Vec<u8>>>,
     /// The life of the node that the signature is for; null for any.
     lives: Vec<Option<i64>>,
@@ -221,6 +226,8 @@ impl Columns {
             columns.held.extend(command.is_held.then(|| command.id.uuid()));
             columns.batches.push(command.batch.map(|batch| batch.uuid()));
             columns.requesters.push(command.requested_by.clone());
+            columns.upload_objects.push(command.upload.as_ref().map(|it| it.object.clone()));
+            columns.upload_max_bytes.push(command.upload.as_ref().map(|it| signed(it.max_bytes)));
         }
         columns.signatures = vec![None; commands.len()];
         columns.lives = vec![None; commands.len()];
@@ -255,7 +262,7 @@ impl Columns {
                 not_after_ms: unix_ms(command.not_after),
                 min_generation: command.min_generation,
                 batch: command.batch,
-                upload: None,
+                upload: command.upload.as_ref().map(|it| UploadBody { object: &it.object, max_bytes: it.max_bytes }),
             };
             self.signatures[index] = Some(worker.sign(&body, now).signature.as_bytes().to_vec());
             self.lives[index] = row.is_destructive.then_some(row.incarnation);
@@ -298,9 +305,9 @@ impl Columns {
             with asked as (
                 select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::bytea[],
                                      $7::bigint[], $8::timestamptz[], $11::uuid[], $12::bytea[], $13::bigint[],
-                                     $15::text[])
+                                     $15::text[], $16::text[], $17::bigint[])
                 with ordinality as asked (id, node_id, key, digest, payload, hash, min_generation, not_after, batch,
-                                          signature, life, requester, position)
+                                          signature, life, requester, object, max_bytes, position)
             ), fresh as (
                 select distinct on (a.node_id, a.key) a.*, n.tenant_id, n.incarnation, k.name, k.lane
                 from asked a
@@ -320,7 +327,8 @@ impl Columns {
                            array_agg(payload) as payloads, array_agg(hash) as hashes,
                            array_agg(min_generation) as min_generations, array_agg(not_after) as not_afters,
                            array_agg(batch) as batches, array_agg(signature) as signatures,
-                           array_agg(requester) as requesters
+                           array_agg(requester) as requesters, array_agg(object) as objects,
+                           array_agg(max_bytes) as max_bytes
                     from (select * from fresh order by node_id, tenant_id, incarnation, position) ordered
                     group by node_id, tenant_id, incarnation
                     order by node_id
@@ -330,15 +338,16 @@ impl Columns {
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
                                       payload_hash, incarnation, min_generation, not_after, created_at, batch_id,
-                                      signature, worker_key, requested_by)
+                                      signature, worker_key, requested_by, upload_object, upload_max_bytes)
                 select c.node_id, c.first_seq + p.place - 1, p.id, c.tenant_id, p.key, p.name, p.digest, p.lane,
                        p.payload::json, p.hash, c.incarnation, p.min_generation, p.not_after, $10, p.batch, p.signature,
-                       case when p.signature is not null then $14::integer end, p.requester
+                       case when p.signature is not null then $14::integer end, p.requester, p.object, p.max_bytes
                 from counted c
                 cross join lateral unnest(c.ids, c.keys, c.names, c.digests, c.lanes, c.payloads, c.hashes,
-                                          c.min_generations, c.not_afters, c.batches, c.signatures, c.requesters)
+                                          c.min_generations, c.not_afters, c.batches, c.signatures, c.requesters,
+                                          c.objects, c.max_bytes)
                     with ordinality as p (id, key, name, digest, lane, payload, hash, min_generation, not_after, batch,
-                                          signature, requester, place)
+                                          signature, requester, object, max_bytes, place)
                 on conflict (node_id, idempotency_key) do nothing
                 returning id, node_id, seq, tenant_id, kind, kind_digest, lane, incarnation, not_after
             ), queued as (
@@ -369,6 +378,8 @@ impl Columns {
             &self.lives as &[Option<i64>],
             self.worker,
             &self.requesters,
+            &self.upload_objects as &[Option<String>],
+            &self.upload_max_bytes as &[Option<i64>],
         )
         .fetch_all(db)
         .await?;
@@ -390,9 +401,9 @@ impl Columns {
             ), inserted as (
                 insert into commands (node_id, seq, id, tenant_id, idempotency_key, kind, kind_digest, lane, payload,
                                       payload_hash, incarnation, min_generation, not_after, created_at, batch_id,
-                                      signature, worker_key, requested_by)
+                                      signature, worker_key, requested_by, upload_object, upload_max_bytes)
                 select $2, seq, $1, tenant_id, $3, name, $4, lane, $5::text::json, $6, incarnation, $7, $8, $10, $11, $12,
-                       $14, $15
+                       $14, $15, $16, $17
                 from counted
                 on conflict (node_id, idempotency_key) do nothing
                 returning tenant_id, kind, seq
@@ -422,6 +433,8 @@ impl Columns {
             self.lives[0],
             self.worker,
             self.requesters[0],
+            self.upload_objects[0].as_deref(),
+            self.upload_max_bytes[0],
         )
         .fetch_all(db)
         .await?;

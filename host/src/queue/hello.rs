@@ -323,7 +323,8 @@ async fn replay(
                c.min_generation, m.lane::text as "lane!", m.cancel_requested_at is not null as "is_cancelled!",
                c.signature, (select certificate from worker_keys w where w.id = c.worker_key) as worker, c.batch_id,
                c.created_at, m.cancel_requested_at as cancelled_at, m.cancel_signature,
-               (select certificate from worker_keys w where w.id = m.cancel_worker_key) as cancel_worker
+               (select certificate from worker_keys w where w.id = m.cancel_worker_key) as cancel_worker,
+               c.upload_object, c.upload_max_bytes
         from moved m
         cross join lateral (
             select * from commands where commands.node_id = m.node_id and commands.seq = m.seq limit 1

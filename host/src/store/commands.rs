@@ -65,6 +65,8 @@ pub struct Command {
     pub reported_at: Option<OffsetDateTime>,
     /// Since when it is called off.
     pub cancel_requested_at: Option<OffsetDateTime>,
+    /// Whether it uploads a support bundle.
+    pub has_upload: bool,
 }
 
 /// What decides whether a node gets a command, as one statement sees it.
@@ -167,6 +169,8 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, id: CommandId) -> Res
              case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
              (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
              (select requested_by from commands b where b.node_id = c.node_id and b.seq = c.seq) as requested_by,
+             (select upload_object is not null from commands b where b.node_id = c.node_id and b.seq = c.seq)
+               as "has_upload!",
              coalesce(not_before = 'infinity', false) as "is_held!"
            from command_states c where tenant_id = $1 and id = $2"#,
         tenant.uuid(),
@@ -223,6 +227,8 @@ pub async fn list(
              case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
              (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
              (select requested_by from commands b where b.node_id = c.node_id and b.seq = c.seq) as requested_by,
+             (select upload_object is not null from commands b where b.node_id = c.node_id and b.seq = c.seq)
+               as "has_upload!",
              coalesce(not_before = 'infinity', false) as "is_held!"
            from (select seq from page order by seq desc limit $5) p
            cross join lateral (
@@ -265,6 +271,7 @@ struct Row {
     batch_id: Option<Uuid>,
     is_held: bool,
     requested_by: Option<String>,
+    has_upload: bool,
 }
 
 impl TryFrom<Row> for Command {
@@ -295,6 +302,7 @@ impl TryFrom<Row> for Command {
             batch: row.batch_id.map(BatchId::from_uuid),
             is_held: row.is_held,
             requested_by: row.requested_by,
+            has_upload: row.has_upload,
             id,
         })
     }

@@ -29,6 +29,7 @@ pub mod tenants;
 pub mod tokens;
 pub mod transparency;
 pub mod trust_bundles;
+pub mod uploads;
 pub mod worker_keys;
 
 use sqlx::PgPool;

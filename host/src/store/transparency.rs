@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bc_proto::audit::{self, Batch, CancelRequested, Decider, Entry, Head, Queued, Settled};
+use bc_proto::audit::{self, Batch, CancelRequested, Decider, Entry, Head, Queued, Settled, Upload};
 use bc_proto::id::{BatchId, CommandId, NodeId, TenantId};
 use bc_proto::merkle::Hash;
 use bc_proto::merkle::stored::Node;
@@ -86,6 +86,7 @@ pub async fn facts(db: &mut PgConnection, from: Cursor, to: Cursor) -> Result<Ve
              c.payload_hash as "payload_hash?", c.not_after as "not_after?", c.min_generation as "min_generation?",
              c.batch_id as "batch_id?", c.requested_by as "requested_by?", c.signature as "signature?",
              w.certificate as "worker?", c.created_at as "signed_at?",
+             c.upload_object as "upload_object?", c.upload_max_bytes as "upload_max_bytes?",
              s.state::text as "state?", s.reason as "reason?", sha256(s.result) as "result_hash?",
              s.reported_at as "reported_at?", s.node_sig as "node_sig?", s.attested_by as "certificate_hash?"
            from events e
@@ -125,6 +126,8 @@ struct Fact {
     signature: Option<Vec<u8>>,
     worker: Option<Vec<u8>>,
     signed_at: Option<OffsetDateTime>,
+    upload_object: Option<String>,
+    upload_max_bytes: Option<i64>,
     state: Option<String>,
     reason: Option<String>,
     result_hash: Option<Vec<u8>>,
@@ -165,6 +168,10 @@ impl Fact {
                 min_generation: number("min_generation", command, self.min_generation)?,
                 batch: self.batch_id.map(BatchId::from_uuid),
                 requested_by: self.requested_by,
+                upload: match (self.upload_object, number("upload_max_bytes", command, self.upload_max_bytes)?) {
+                    (Some(object), Some(max_bytes)) => Some(Box::new(Upload { object, max_bytes })),
+                    _ => None,
+                },
                 signature: worker_keys::stored("commands", command, self.signature, self.worker, self.signed_at)?,
                 tenant,
                 command,

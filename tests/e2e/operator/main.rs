@@ -5,6 +5,7 @@
 mod audit;
 mod bad_input;
 mod batches;
+mod bundles;
 mod dev;
 mod gone;
 mod identities;

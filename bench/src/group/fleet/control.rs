@@ -81,6 +81,7 @@ impl Control {
                 pki: bc_host::trust::Settings::default(),
                 serves_api: true,
                 secrets_dir: None,
+                bundles: None,
                 remediation: None,
             };
             let own =

@@ -80,7 +80,7 @@ impl Hall {
         let bus = Bus::connect(&pool, "crowd", stop.clone());
         loops::start(&pool, &bus, &world, &stop);
         let authority = Arc::new(Authority::create(world.bytes(), world.now())?.0);
-        let settings = Settings { replica: "crowd".into(), hosts: Vec::new(), heartbeat: HEARTBEAT };
+        let settings = Settings { replica: "crowd".into(), hosts: Vec::new(), heartbeat: HEARTBEAT, bundles: None };
         let gateway =
             Gateway::start(settings, pool.clone(), bus.clone(), authority, world.clone(), stop.clone()).await?;
         let epochs = callers.iter().map(|_| AtomicU64::new(0)).collect();
@@ -232,6 +232,7 @@ fn command(world: &World, node: NodeId) -> NewCommand {
         is_held: false,
         batch: None,
         requested_by: "bench".into(),
+        upload: None,
     }
 }
 

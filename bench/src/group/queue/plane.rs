@@ -123,6 +123,7 @@ impl Plane {
             is_held: false,
             batch: None,
             requested_by: "bench".into(),
+            upload: None,
         }
     }
 

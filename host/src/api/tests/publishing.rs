@@ -31,6 +31,7 @@ fn with_pki(api: Api, change: impl FnOnce(&mut crate::trust::Settings)) -> Api {
         authority_sha256: parts.authority_sha256,
         world: parts.world.clone(),
         signer: parts.signer.clone(),
+        bundles: parts.bundles.clone(),
         stop: parts.stop.clone(),
         config,
     });

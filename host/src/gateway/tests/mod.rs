@@ -8,6 +8,7 @@ mod join;
 mod replicas;
 mod secrets;
 mod session;
+mod uploads;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -41,12 +42,14 @@ struct Site {
     authority: Arc<Authority>,
     /// How far its clock is ahead, in seconds. Certificates are verified by the real one.
     ahead: Arc<AtomicI64>,
+    /// Where support bundles go, of replicas that are started from now on.
+    bundles: Option<Store>,
 }
 
 impl Site {
     async fn new() -> Self {
         let authority = Authority::create([1; 16], OffsetDateTime::now_utc()).expect("an authority").0;
-        Self { fleet: Fleet::new().await, authority: Arc::new(authority), ahead: Arc::default() }
+        Self { fleet: Fleet::new().await, authority: Arc::new(authority), ahead: Arc::default(), bundles: None }
     }
 
     fn world(&self) -> World {
@@ -60,7 +63,8 @@ impl Site {
         let bus = Bus::connect(&self.fleet.pool, name, stop.clone());
         let mut signals = bus.subscribe();
         while signals.recv().await.expect("a bus") != Signal::Missed {}
-        let settings = Settings { replica: name.into(), hosts: vec!["localhost".into()], heartbeat: HEARTBEAT };
+        let hosts = vec!["localhost".into()];
+        let settings = Settings { replica: name.into(), hosts, heartbeat: HEARTBEAT, bundles: self.bundles.clone() };
         let (pool, authority) = (self.fleet.pool.clone(), self.authority.clone());
         let gateway = Gateway::start(settings, pool, bus.clone(), authority, self.world(), stop.clone()).await;
         let gateway = gateway.expect("a database");

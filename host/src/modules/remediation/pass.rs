@@ -232,6 +232,7 @@ impl Module {
             is_held: false,
             batch: Some(attempt.batch),
             requested_by: NAME.into(),
+            upload: None,
         };
         let queued = batches::enqueue(tx, &self.pki, &self.signer, vec![command], now).await?;
         match queued.first() {

@@ -10,6 +10,7 @@ use bc_proto::sign::{self, SecretKey};
 use bc_proto::wire::{Deliver, v1};
 use sqlx::AssertSqlSafe;
 
+use crate::bundles::Destination;
 use crate::queue::cancel::Cancellation;
 use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::queue::{cancel, enqueue, enqueue_many, life, look};
@@ -46,11 +47,12 @@ async fn a_signed_command_reaches_its_node_by_claim_and_by_replay() {
     let look = fleet.kind(Lane::Control, &[]).await;
     let batch = Some(BatchId::from_uuid(uuid()));
     let late = at(0) + time::Duration::microseconds(999_999);
-    let with = NewCommand { batch, min_generation: Some(4), ..command(&node, wipe) };
+    let upload = |name: &str| Some(Destination { object: format!("https://s3.example/b/{name}"), max_bytes: 5 });
+    let with = NewCommand { batch, min_generation: Some(4), upload: upload("one"), ..command(&node, wipe) };
     let one = enqueue(&mut *fleet.db().await, &signer(), with, late).await.expect("a database");
     assert!(matches!(one, Outcome::Queued(_)), "{one:?}");
     let fine = NewCommand { not_after: at(600) + time::Duration::microseconds(123_456), ..command(&node, look) };
-    let many = [fine, NewCommand { batch, ..command(&node, wipe) }];
+    let many = [fine, NewCommand { batch, upload: upload("many"), ..command(&node, wipe) }];
     let outcomes = enqueue_many(&mut *fleet.db().await, &signer(), &many, late).await.expect("a database");
     assert!(outcomes.iter().all(|it| matches!(it, Outcome::Queued(_))), "{outcomes:?}");
 
@@ -62,6 +64,11 @@ async fn a_signed_command_reaches_its_node_by_claim_and_by_replay() {
         for (delivery, traits) in deliveries.iter().zip([&[Trait::Destructive][..], &[], &[Trait::Destructive]]) {
             assert_eq!(judge(&delivery.deliver, traits), Ok(()));
         }
+        let uploads = deliveries.iter().map(|it| it.deliver.upload.as_ref().map(|it| (&*it.object, it.max_bytes)));
+        let wanted = [Some(("https://s3.example/b/one", 5)), None, Some(("https://s3.example/b/many", 5))];
+        assert_eq!(uploads.collect::<Vec<_>>(), wanted);
+        let allowed = deliveries.iter().filter_map(|it| it.deliver.upload.as_ref()).map(|it| it.url.expose());
+        assert!(allowed.clone().all(|url| !url.contains('?')) && allowed.count() == 2, "the gateway makes URLs");
         assert_eq!(deliveries.iter().map(|it| it.deliver.batch).collect::<Vec<_>>(), [batch, None, batch]);
     }
     let keys: i64 =
@@ -74,6 +81,7 @@ async fn a_row_that_somebody_changed_is_refused_by_the_node() {
     let fleet = Fleet::new().await;
     let other = fleet.kind(Lane::Control, &["retry-safe"]).await;
     for (what, sql) in [
+        ("upload", "upload_object = 'https://evil.example/k', upload_max_bytes = 7".to_owned()),
         ("unsigned", "signature = null, worker_key = null".to_owned()),
         ("payload", "payload = '{}'".to_owned()),
         ("kind", "kind = 'test.other'".to_owned()),

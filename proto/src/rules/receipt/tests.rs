@@ -69,6 +69,7 @@ impl Case {
             min_generation: None,
             batch: Some(batch),
             requested_by: Some("ann".into()),
+            upload: None,
             signature: None,
             at_ms: NOW - 800,
         };
