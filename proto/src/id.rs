@@ -32,6 +32,8 @@ ids! {
     JournalId = Journal "journal";
     /// A GPU that somebody has reserved on a node.
     AllocationId = Allocation "alloc";
+    /// A workflow: several commands for one node, one after the other.
+    WorkflowId = Workflow "wf";
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod kinds;
 pub mod node_certificates;
 pub mod nodes;
 pub mod partitions;
+pub mod quarantines;
 pub mod remediations;
 pub mod reservations;
 pub mod runners;
@@ -27,6 +28,7 @@ pub mod tokens;
 pub mod transparency;
 pub mod trust_bundles;
 pub mod worker_keys;
+pub mod workflows;
 
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
