@@ -9,7 +9,7 @@
 use bc_faults::{Faults, Unknown};
 
 /// Every point.
-const POINTS: [&str; 28] = [
+const POINTS: [&str; 32] = [
     "enqueue.before-write",
     "enqueue.after-write",
     "claim.before-write",
@@ -38,6 +38,12 @@ const POINTS: [&str; 28] = [
     // An attempt to mend a node: its row, its batch and its command.
     "remediation.before-write",
     "remediation.after-write",
+    // A move of a workflow: a step's end, or its row, its batch and its command.
+    "workflow.before-write",
+    "workflow.after-write",
+    // A workflow that somebody begins.
+    "workflow-create.before-write",
+    "workflow-create.after-write",
     // A step of the transparency log that found something.
     "log.before-write",
     "log.after-write",

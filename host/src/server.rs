@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
-use crate::modules::remediation;
+use crate::modules::{metal, remediation};
 use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::tls::Https;
@@ -114,6 +114,11 @@ pub async fn run(
         let (pki, limits) = (config.pki.clone(), limits.clone());
         let (pool, bus, world, signer) = (pool.clone(), bus.clone(), world.clone(), signer.clone());
         remediation::start(remediation::Module { pool, bus, world, signer, pki, limits }, &ended);
+    }
+    if config.serves_api {
+        let (pool, bus, world) = (pool.clone(), bus.clone(), world.clone());
+        let (signer, pki) = (signer.clone(), config.pki.clone());
+        metal::start(metal::Module { pool, bus, world, signer, pki }, &ended);
     }
     let settings = gateway::Settings {
         replica: config.replica.clone(),

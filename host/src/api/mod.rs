@@ -17,6 +17,7 @@ mod kinds;
 mod nodes;
 mod openapi;
 mod outbox;
+mod quarantines;
 mod remediations;
 mod reservations;
 mod specs;
@@ -24,6 +25,7 @@ mod specs;
 mod tests;
 mod tokens;
 pub mod types;
+mod workflows;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -137,6 +139,8 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::label_node))
         .routes(routes!(nodes::delete))
+        .routes(routes!(quarantines::quarantine))
+        .routes(routes!(quarantines::release))
         .routes(routes!(nodes::create_join_token))
         .routes(routes!(certificates::list))
         .routes(routes!(certificates::revoke))
@@ -148,6 +152,11 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(reservations::list))
         .routes(routes!(remediations::list))
         .routes(routes!(remediations::clear))
+        .routes(routes!(workflows::create))
+        .routes(routes!(workflows::get))
+        .routes(routes!(workflows::list))
+        .routes(routes!(workflows::cancel))
+        .routes(routes!(workflows::retry))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

@@ -3,7 +3,10 @@
 //! **Invariant:** whoever writes here has the node's lock, [`super::specs::lock`]: whoever reserves a GPU of the node, or queues a
 //! destructive command for it, comes before or after it, and not at the same time.
 
+use std::collections::BTreeMap;
+
 use bc_proto::id::{NodeId, TenantId, WorkflowId};
+use sqlx::types::Uuid;
 use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
@@ -24,18 +27,7 @@ pub struct Quarantine {
 
 /// Whether a node is set apart, and why.
 pub async fn find(db: &mut PgConnection, node: NodeId) -> Result<Option<Quarantine>, Error> {
-    let row = sqlx::query!(
-        "select workflow_id, reason, set_by, since from quarantines where node_id = $1",
-        node.uuid(),
-    )
-    .fetch_optional(db)
-    .await?;
-    Ok(row.map(|row| Quarantine {
-        workflow: row.workflow_id.map(WorkflowId::from_uuid),
-        reason: row.reason,
-        by: row.set_by,
-        since: row.since,
-    }))
+    Ok(of_many(db, &[node]).await?.remove(&node))
 }
 
 /// Sets a node apart, with its event. One that is so already stays as it is, but that a workflow takes over what another
@@ -102,4 +94,25 @@ pub async fn release(
     .execute(&mut **db)
     .await?;
     Ok(done.rows_affected() > 0)
+}
+
+/// Which of these nodes are set apart, and why.
+pub async fn of_many(db: &mut PgConnection, nodes: &[NodeId]) -> Result<BTreeMap<NodeId, Quarantine>, Error> {
+    let ids: Vec<Uuid> = nodes.iter().map(NodeId::uuid).collect();
+    let rows = sqlx::query!(
+        "select node_id, workflow_id, reason, set_by, since from quarantines where node_id = any($1)",
+        &ids,
+    )
+    .fetch_all(db)
+    .await?;
+    let found = rows.into_iter().map(|row| {
+        let quarantine = Quarantine {
+            workflow: row.workflow_id.map(WorkflowId::from_uuid),
+            reason: row.reason,
+            by: row.set_by,
+            since: row.since,
+        };
+        (NodeId::from_uuid(row.node_id), quarantine)
+    });
+    Ok(found.collect())
 }
