@@ -17,6 +17,7 @@ use better_compute::remediation::RemediationCommand;
 use better_compute::reservation::ReservationCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
+use better_compute::workflow::WorkflowCommand;
 use better_compute::{block_on, log, output};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::{CompleteEnv, Shell};
@@ -52,6 +53,9 @@ enum Command {
     /// See what the control plane tried by itself to mend nodes, and let nodes go on
     #[command(subcommand)]
     Remediation(RemediationCommand),
+    /// Wipe, deploy and accept a machine, one command after the other
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Write, build, inspect, check and run command kinds, and register them
     #[command(subcommand)]
     Kind(KindCommand),
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Command::Node(command) => block_on(command.execute()),
         Command::Reservation(command) => block_on(command.execute()),
         Command::Remediation(command) => block_on(command.execute()),
+        Command::Workflow(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
         Command::Audit(command) => block_on(command.execute()),

@@ -203,9 +203,10 @@ async fn steps(
 fn suits(kind: &str, phase: Phase, is: impl Fn(Trait) -> bool) -> Result<(), Failure> {
     let (holds, rule) = match phase {
         // Else a gateway could say that disks were wiped.
-        Phase::Wipe | Phase::Deploy => {
-            (is(Trait::Destructive) && is(Trait::Attested), "must be destructive and attested, so that its node signs what it did")
-        }
+        Phase::Wipe | Phase::Deploy => (
+            is(Trait::Destructive) && is(Trait::Attested),
+            "must be destructive and attested, so that its node signs what it did",
+        ),
         Phase::Reboot => (is(Trait::SelfTerminating), "must be self-terminating"),
         Phase::Acceptance => (!is(Trait::Destructive), "is destructive, and no diagnostic"),
     };
@@ -237,9 +238,10 @@ fn is_in_use(node: NodeId, in_use: &InUse) -> Failure {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
             (format!("reserved by {}; release that first", ids.join(", ")), json!({ "reservationIds": ids }))
         }
-        InUse::Instances(ids) => {
-            (format!("to have instances ({}); set a spec without them first", ids.join(", ")), json!({ "instances": ids }))
-        }
+        InUse::Instances(ids) => (
+            format!("to have instances ({}); set a spec without them first", ids.join(", ")),
+            json!({ "instances": ids }),
+        ),
     };
     let mut details = details;
     details["reason"] = json!("node-in-use");

@@ -381,7 +381,12 @@ pub async fn insert(db: &mut PgTransaction<'_>, new: &Workflow, key: &str) -> Re
     say_started(db, new.id, 1, new.created_at).await
 }
 
-async fn say_started(db: &mut PgTransaction<'_>, id: WorkflowId, attempt: u32, now: OffsetDateTime) -> Result<(), Error> {
+async fn say_started(
+    db: &mut PgTransaction<'_>,
+    id: WorkflowId,
+    attempt: u32,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
     sqlx::query!(
         "insert into events (tenant_id, node_id, topic, body, at)
          select tenant_id, node_id, 'workflow.started',
@@ -534,12 +539,7 @@ pub async fn end(
 }
 
 /// Notes that somebody wants a workflow called off; the first one stays.
-pub async fn cancel(
-    db: &mut PgTransaction<'_>,
-    id: WorkflowId,
-    by: &str,
-    now: OffsetDateTime,
-) -> Result<(), Error> {
+pub async fn cancel(db: &mut PgTransaction<'_>, id: WorkflowId, by: &str, now: OffsetDateTime) -> Result<(), Error> {
     sqlx::query!(
         "update workflows set cancel_requested_at = $2, cancel_requested_by = $3
          where id = $1 and standing = 'running' and cancel_requested_at is null",

@@ -141,13 +141,14 @@ pub async fn begin(
     Ok(Ok(Begun::New(new.id)))
 }
 
-async fn set_apart(db: &mut PgTransaction<'_>, workflow: &Workflow, by: &str, now: OffsetDateTime) -> Result<(), Error> {
-    let quarantine = Quarantine {
-        workflow: Some(workflow.id),
-        reason: workflow.reason.clone(),
-        by: by.to_owned(),
-        since: now,
-    };
+async fn set_apart(
+    db: &mut PgTransaction<'_>,
+    workflow: &Workflow,
+    by: &str,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let quarantine =
+        Quarantine { workflow: Some(workflow.id), reason: workflow.reason.clone(), by: by.to_owned(), since: now };
     quarantines::set(db, (workflow.tenant, workflow.node), &quarantine).await?;
     Ok(())
 }

@@ -222,9 +222,8 @@ impl Module {
         now: OffsetDateTime,
     ) -> Result<(), Error> {
         let found = store::batches::lock(tx, workflow.tenant, batch).await?;
-        let is_open = found.is_some_and(|it| {
-            it.state == store::batches::State::Open && it.closed_at.is_none() && now < it.expires_at
-        });
+        let is_open = found
+            .is_some_and(|it| it.state == store::batches::State::Open && it.closed_at.is_none() && now < it.expires_at);
         if is_open && self.pki.approvers.is_some() {
             batches::reject(tx, workflow.tenant, batch, NAME, why, now).await?;
         }
