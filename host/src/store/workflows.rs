@@ -583,20 +583,3 @@ pub async fn retry(
     .await?;
     say_started(db, workflow.id, workflow.attempt + 1, now).await
 }
-
-/// Whether a node has a destructive command that is not over, other than a workflow's own. The node is locked.
-pub async fn has_others(db: &mut PgTransaction<'_>, node: NodeId) -> Result<bool, Error> {
-    let found = sqlx::query_scalar!(
-        r#"with open as (
-             select node_id, seq from ready where node_id = $1 union all select node_id, seq from in_flight where node_id = $1
-           )
-           select exists (
-             select from open o
-             join commands c on c.node_id = o.node_id and c.seq = o.seq
-             join kinds k on k.digest = c.kind_digest
-             where 'destructive' = any(k.traits)
-           ) as "exists!""#,
-        node.uuid(),
-    );
-    Ok(found.fetch_one(&mut **db).await?)
-}

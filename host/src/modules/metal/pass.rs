@@ -250,7 +250,7 @@ impl Module {
                 return fail(tx, workflow, at, "not-quarantined", now).await;
             }
             // What was queued before the node was set apart ends first, at the latest by its deadline.
-            if workflows::has_others(tx, workflow.node).await? {
+            if commands::has_destructive(tx, workflow.node).await? {
                 return Ok(Done::Nothing);
             }
         }
