@@ -92,7 +92,11 @@ async fn promise_11_a_replica_killed_at_any_move_of_a_workflow_queues_each_step_
         };
         let (workflow, ()) = tokio::join!(asked, falls);
         let ended = ended(&cluster, &workflow.id).await;
-        assert_eq!((ended.state.as_str(), ended.why.as_str(), ended.attempt), ("succeeded", "", 1), "{point}: {ended:?}");
+        assert_eq!(
+            (ended.state.as_str(), ended.why.as_str(), ended.attempt),
+            ("succeeded", "", 1),
+            "{point}: {ended:?}"
+        );
         assert!(ended.steps.iter().all(|step| step.tries == 1), "{point}: {ended:?}");
         let counts = [0, 1].map(|gpu| cluster.nodes[0].count(gpu));
         assert_eq!(counts, [round, round], "{point}: each ran once");

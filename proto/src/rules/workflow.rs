@@ -171,7 +171,9 @@ impl Ended<'_> {
             }
             State::Failed => (Meaning::Failed, None),
             // Of the refusals these are about a moment; the others would come again.
-            State::Rejected if matches!(self.reason, "EXPIRED" | "NO_SPACE" | "STALE_GENERATION" | "KIND_UNAVAILABLE") => {
+            State::Rejected
+                if matches!(self.reason, "EXPIRED" | "NO_SPACE" | "STALE_GENERATION" | "KIND_UNAVAILABLE") =>
+            {
                 (Meaning::NothingDone, None)
             }
             State::Rejected => (Meaning::Failed, None),

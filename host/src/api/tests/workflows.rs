@@ -31,7 +31,10 @@ fn ask(api: &Api, node: NodeId) -> Value {
 async fn a_workflow_sets_its_node_apart_and_is_shown_with_its_steps() {
     let (api, node) = start().await;
     let made = api.call("workflows.create", ask(&api, node)).await.ok();
-    assert_eq!((&made["state"], &made["attempt"], &made["requestedBy"]), (&json!("running"), &json!(1), &json!("admin")));
+    assert_eq!(
+        (&made["state"], &made["attempt"], &made["requestedBy"]),
+        (&json!("running"), &json!(1), &json!("admin"))
+    );
     let steps: Vec<_> = made["steps"].as_array().expect("steps").iter().map(|it| (&it["step"], &it["state"])).collect();
     assert_eq!(steps, [(&json!("wipe"), &json!("waiting")), (&json!("diag.nvml"), &json!("waiting"))]);
     assert_eq!(made["steps"][0]["deadlineSeconds"], 3_600);
