@@ -27,6 +27,7 @@ pub mod server;
 mod shell;
 mod sibling;
 pub mod token;
+pub mod workflow;
 
 /// Runs a command to its end on a runtime of its own.
 pub fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

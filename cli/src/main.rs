@@ -20,6 +20,7 @@ use better_compute::reservation::ReservationCommand;
 use better_compute::rollout::RolloutCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
+use better_compute::workflow::WorkflowCommand;
 use better_compute::{block_on, log, output};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::{CompleteEnv, Shell};
@@ -64,6 +65,9 @@ enum Command {
     /// Bring a release of the daemon to many nodes, few at a time
     #[command(subcommand)]
     Rollout(RolloutCommand),
+    /// Wipe, deploy and accept a machine, one command after the other
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Write, build, inspect, check and run command kinds, and register them
     #[command(subcommand)]
     Kind(KindCommand),
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
         Command::Remediation(command) => block_on(command.execute()),
         Command::Release(command) => block_on(command.execute()),
         Command::Rollout(command) => block_on(command.execute()),
+        Command::Workflow(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
         Command::Audit(command) => block_on(command.execute()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use bc_daemon::join::{self, Join};
 use bc_host::api::types::{
-    Condition, CreateJoinToken, JoinToken, LabelNode, Node, NodeCertificate, NodeCertificates, NodeRef,
+    Condition, CreateJoinToken, JoinToken, LabelNode, Node, NodeCertificate, NodeCertificates, NodeRef, QuarantineNode,
     RevokeCertificate,
 };
 use bc_proto::id::NodeId;
@@ -35,6 +35,10 @@ pub enum NodeCommand {
     Get(One),
     /// Set labels of a node, or take them away
     Label(Label),
+    /// Set a node apart: nothing of it is reserved, it is not mended, and no destructive command is taken for it
+    Quarantine(Apart),
+    /// Let a node go that is set apart
+    Release(One),
     /// Delete a node: its certificate is worth nothing then, and its pending commands are cancelled
     Delete(One),
     /// List a node's certificates, the newest first
@@ -94,6 +98,16 @@ pub struct Revoke {
     connect: Connect,
 }
 
+/// Which node, and why.
+#[derive(Debug, Args)]
+pub struct Apart {
+    #[command(flatten)]
+    one: One,
+    /// Why
+    #[arg(long)]
+    reason: String,
+}
+
 /// Which labels.
 #[derive(Debug, Args)]
 pub struct Label {
@@ -138,6 +152,15 @@ impl NodeCommand {
             Self::Get(one) => {
                 let (client, reference) = one.reach().await?;
                 one.output.one(&client.call::<Node>("nodes.get", &reference).await?, shell::now());
+            }
+            Self::Quarantine(Apart { one, reason }) => {
+                let (client, NodeRef { tenant_id, node_id }) = one.reach().await?;
+                let request = QuarantineNode { tenant_id, node_id, reason };
+                one.output.one(&client.call::<Node>("nodes.quarantine", &request).await?, shell::now());
+            }
+            Self::Release(one) => {
+                let (client, reference) = one.reach().await?;
+                one.output.one(&client.call::<Node>("nodes.release", &reference).await?, shell::now());
             }
             Self::Delete(one) => {
                 let (client, reference) = one.reach().await?;
@@ -286,7 +309,12 @@ impl Shown for Node {
         vec![
             self.name.clone(),
             self.id.clone(),
-            if self.connected { "yes" } else { "no" }.to_owned(),
+            match (self.connected, &self.quarantine) {
+                (true, None) => "yes".to_owned(),
+                (false, None) => "no".to_owned(),
+                (true, Some(_)) => "yes, set apart".to_owned(),
+                (false, Some(_)) => "no, set apart".to_owned(),
+            },
             self.role.clone(),
             self.bcd_version.clone().unwrap_or_else(|| "–".to_owned()),
             labels(self),
@@ -313,6 +341,7 @@ impl Shown for Node {
             ("kinds", kinds.join(", ")),
             ("conditions", conditions(self)),
             ("left alone", left_alone(self)),
+            ("set apart", set_apart(self)),
             ("enrolled", moment(Some(self.created_at), now)),
         ]
     }
@@ -329,6 +358,12 @@ fn conditions(node: &Node) -> String {
 /// Why the control plane does not mend it by itself, if it would have to.
 fn left_alone(node: &Node) -> String {
     node.remediation_hold.as_ref().map(|it| format!("{}: {}", it.ailment, it.why)).unwrap_or_default()
+}
+
+/// Why it is set apart, if it is.
+fn set_apart(node: &Node) -> String {
+    let by = |it: &bc_host::api::types::Quarantine| it.workflow_id.clone().unwrap_or_else(|| it.by.clone());
+    node.quarantine.as_ref().map(|it| format!("{} (by {})", it.reason, by(it))).unwrap_or_default()
 }
 
 fn labels(node: &Node) -> String {

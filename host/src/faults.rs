@@ -9,7 +9,7 @@
 use bc_faults::{Faults, Unknown};
 
 /// Every point.
-const POINTS: [&str; 30] = [
+const POINTS: [&str; 34] = [
     "enqueue.before-write",
     "enqueue.after-write",
     "claim.before-write",
@@ -41,6 +41,12 @@ const POINTS: [&str; 30] = [
     // A pass over a rollout that changes something: ends of steps, and commands of new ones.
     "rollout.before-write",
     "rollout.after-write",
+    // A move of a workflow: a step's end, or its row, its batch and its command.
+    "workflow.before-write",
+    "workflow.after-write",
+    // A workflow that somebody begins.
+    "workflow-create.before-write",
+    "workflow-create.after-write",
     // A step of the transparency log that found something.
     "log.before-write",
     "log.after-write",

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Bus;
 use crate::gateway::{self, Gateway};
 use crate::loops;
-use crate::modules::{remediation, rollout};
+use crate::modules::{metal, remediation, rollout};
 use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::tls::Https;
@@ -122,8 +122,13 @@ pub async fn run(
         remediation::start(remediation::Module { pool, bus, world, signer, pki, limits }, &ended);
     }
     if config.serves_api {
-        let (pool, bus, world, signer) = (pool.clone(), bus.clone(), world.clone(), signer.clone());
-        rollout::start(rollout::Module { pool, bus, world, signer }, &ended);
+        {
+            let (pool, bus, world, signer) = (pool.clone(), bus.clone(), world.clone(), signer.clone());
+            rollout::start(rollout::Module { pool, bus, world, signer }, &ended);
+        }
+        let (pool, bus, world) = (pool.clone(), bus.clone(), world.clone());
+        let (signer, pki) = (signer.clone(), config.pki.clone());
+        metal::start(metal::Module { pool, bus, world, signer, pki }, &ended);
     }
     let settings = gateway::Settings {
         replica: config.replica.clone(),

@@ -34,6 +34,8 @@ ids! {
     AllocationId = Allocation "alloc";
     /// A release on its way to many nodes.
     RolloutId = Rollout "rollout";
+    /// A workflow: several commands for one node, one after the other.
+    WorkflowId = Workflow "wf";
 }
 
 #[cfg(test)]

@@ -8,3 +8,4 @@ mod harness;
 mod lanes;
 mod replica_points;
 mod twice;
+mod workflow_points;

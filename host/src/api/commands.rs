@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use bc_proto::canonical;
 use bc_proto::id::{BatchId, CommandId, NodeId, TenantId};
-use bc_proto::manifest::Role;
+use bc_proto::manifest::{Role, Trait};
 use bc_proto::rules::state;
 use bc_proto::schema::Problem;
 use bc_runtime::Kind;
@@ -30,6 +30,7 @@ use crate::queue::cancel::Cancellation;
 use crate::queue::enqueue::{NewCommand, Outcome};
 use crate::store::commands::{self, Prospect};
 use crate::store::kinds::Digest;
+use crate::store::{quarantines, specs};
 use crate::{attestation, queue, registry};
 
 /// How long a command waits for its node if nothing is said, seconds.
@@ -84,8 +85,16 @@ pub(super) async fn run(
     };
     let settings = &app.config.pki;
     let mut db = app.db().await?;
-    let outcome = if command.batch.is_some() {
+    let is_destructive = kind.manifest().is(Trait::Destructive);
+    let outcome = if command.batch.is_some() || is_destructive {
         let mut tx = db.begin().await?;
+        // Whoever sets the node apart comes before or after this, and then waits for its end.
+        if is_destructive
+            && specs::lock(&mut tx, tenant, node).await?
+            && let Some(quarantine) = quarantines::find(&mut tx, node).await?
+        {
+            return Err(super::quarantines::set_apart(node, &quarantine));
+        }
         let outcomes = batches::enqueue(&mut tx, settings, &app.signer, vec![command], now).await?;
         crash_at("enqueue.before-write");
         tx.commit().await?;

@@ -20,6 +20,7 @@ mod openapi;
 mod outbox;
 mod output;
 mod releases;
+mod quarantines;
 mod remediations;
 mod reservations;
 mod rollouts;
@@ -28,6 +29,7 @@ mod specs;
 mod tests;
 mod tokens;
 pub mod types;
+mod workflows;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -145,6 +147,8 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::label_node))
         .routes(routes!(nodes::delete))
+        .routes(routes!(quarantines::quarantine))
+        .routes(routes!(quarantines::release))
         .routes(routes!(nodes::create_join_token))
         .routes(routes!(certificates::list))
         .routes(routes!(certificates::revoke))
@@ -169,6 +173,11 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(bundles::download))
         .routes(routes!(bundles::files))
         .routes(routes!(bundles::read))
+        .routes(routes!(workflows::create))
+        .routes(routes!(workflows::get))
+        .routes(routes!(workflows::list))
+        .routes(routes!(workflows::cancel))
+        .routes(routes!(workflows::retry))
         .routes(routes!(kinds::register))
         .routes(routes!(kinds::activate))
         .routes(routes!(kinds::retire))

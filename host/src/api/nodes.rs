@@ -19,7 +19,7 @@ use crate::bus::Signal;
 use crate::queue::life;
 use crate::store::join_tokens::{self, NewJoinToken};
 use crate::store::nodes::{self, Node};
-use crate::store::{code, conditions, remediations};
+use crate::store::{code, conditions, quarantines, remediations};
 
 /// The most labels of a node.
 const MAX_LABELS: usize = 64;
@@ -70,7 +70,13 @@ pub(super) async fn list(
     let has_more = seen.len() > limit;
     seen.truncate(limit);
     let next_cursor = seen.last().filter(|_| has_more).map(|last| cursor::seal(&last.name));
-    Ok(Json(Page { items: seen.into_iter().map(document).collect(), next_cursor }))
+    let ids: Vec<NodeId> = seen.iter().map(|node| node.id).collect();
+    let mut apart = quarantines::of_many(&mut db, &ids).await?;
+    let shown = seen.into_iter().map(|node| {
+        let quarantine = apart.remove(&node.id).map(super::quarantines::document);
+        types::Node { quarantine, ..document(node) }
+    });
+    Ok(Json(Page { items: shown.collect(), next_cursor }))
 }
 
 /// Show a node.
@@ -95,7 +101,7 @@ fn named(caller: &Caller, permission: &str, ask: &NodeRef) -> Result<(TenantId, 
     Ok((tenant, node))
 }
 
-async fn answer(app: &App, tenant: TenantId, node: NodeId) -> Result<Json<types::Node>, Failure> {
+pub(super) async fn answer(app: &App, tenant: TenantId, node: NodeId) -> Result<Json<types::Node>, Failure> {
     let mut db = app.db().await?;
     let found = nodes::find(&mut db, tenant, node).await?.ok_or_else(|| Failure::not_found("node", node))?;
     let conditions = conditions::of(&mut db, node).await?.into_iter().map(|it| types::Condition {
@@ -106,7 +112,8 @@ async fn answer(app: &App, tenant: TenantId, node: NodeId) -> Result<Json<types:
     });
     let remediation_hold =
         remediations::holds(&mut db, tenant, Some(node), 1).await?.pop().map(super::remediations::hold);
-    Ok(Json(types::Node { conditions: conditions.collect(), remediation_hold, ..document(found) }))
+    let quarantine = quarantines::find(&mut db, node).await?.map(super::quarantines::document);
+    Ok(Json(types::Node { conditions: conditions.collect(), remediation_hold, quarantine, ..document(found) }))
 }
 
 /// Set labels of a node; `null` takes one away, and those that are not named stay.
@@ -224,6 +231,7 @@ fn document(node: Node) -> types::Node {
             .collect(),
         conditions: Vec::new(),
         remediation_hold: None,
+        quarantine: None,
         created_at: node.created_at,
         last_hello_at: node.last_hello_at,
     }

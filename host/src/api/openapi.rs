@@ -23,6 +23,7 @@ use super::types::{self, ErrorBody};
         (name = "nodes", description = "Enrolled machines"),
         (name = "remediations", description = "What the control plane tried by itself to mend nodes"),
         (name = "bundles", description = "Support bundles: the files that commands uploaded"),
+        (name = "workflows", description = "Wipe, deploy and accept a machine, one command after the other"),
         (name = "kinds", description = "WebAssembly components, one for each command kind"),
         (name = "tokens", description = "Who may call"),
         (name = "audit", description = "The transparency log of destructive commands"),

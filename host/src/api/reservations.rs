@@ -70,6 +70,7 @@ pub(super) async fn create(
             let details = json!({ "reason": "gpu-reserved", "gpu": gpu, "reservationId": by.to_string() });
             Err(Failure::new(Code::InvalidState, message).with(details))
         }
+        Reserving::Quarantined(quarantine) => Err(super::quarantines::set_apart(node, &quarantine)),
         Reserving::UnknownNode => Err(Failure::not_found("node", node)),
     }
 }

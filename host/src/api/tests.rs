@@ -16,6 +16,7 @@ mod publishing;
 mod remediations;
 mod specs;
 mod tokens;
+mod workflows;
 
 use std::sync::LazyLock;
 

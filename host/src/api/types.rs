@@ -15,6 +15,7 @@ mod remediations;
 mod reservations;
 mod rollouts;
 mod specs;
+mod workflows;
 
 use std::collections::BTreeMap;
 
@@ -39,6 +40,9 @@ pub use self::remediations::{
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
+pub use self::workflows::{
+    CreateWorkflow, ListWorkflows, Quarantine, QuarantineNode, Workflow, WorkflowRef, WorkflowStep, WorkflowStepRequest,
+};
 
 /// What every failed call answers: `{"error":{"code","message","details"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -307,6 +311,9 @@ pub struct Node {
     /// Why the control plane does not mend it for now, though it has something. `nodes.list` leaves it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remediation_hold: Option<RemediationHold>,
+    /// That it is set apart: nothing of it is reserved, and it is not mended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
     /// When it was enrolled.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,

@@ -16,6 +16,7 @@ use prost::Message as _;
 use sqlx::PgTransaction;
 use time::OffsetDateTime;
 
+use crate::store::quarantines::{self, Quarantine};
 use crate::store::reservations::{Reservation, State};
 use crate::store::specs::Spec;
 use crate::store::{Error, corrupt, reservations, specs};
@@ -91,6 +92,8 @@ pub enum Reserving {
     Conflict(Reservation),
     /// The GPU, all of it or what was asked for, is reserved by this one.
     Taken(AllocationId),
+    /// The node is set apart: nothing of it is reserved.
+    Quarantined(Quarantine),
     /// The tenant has no such node.
     UnknownNode,
 }
@@ -108,6 +111,9 @@ pub async fn reserve(
     if let Some(existing) = reservations::find_by_key(db, node, &new.idempotency_key).await? {
         let is_same = (&existing.gpu, existing.slot) == (&new.gpu, new.slot);
         return Ok(if is_same { Reserving::Existing(existing) } else { Reserving::Conflict(existing) });
+    }
+    if let Some(quarantine) = quarantines::find(db, node).await? {
+        return Ok(Reserving::Quarantined(quarantine));
     }
     let mut newest = newest(db, node).await?;
     newest.generation = floor(db, tenant, node, newest.generation).await?;

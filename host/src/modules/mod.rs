@@ -6,5 +6,6 @@
 //!
 //! **Invariant:** a module keeps nothing in memory that its next pass needs: any replica goes on where another one stopped.
 
+pub mod metal;
 pub mod remediation;
 pub mod rollout;

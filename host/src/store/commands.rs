@@ -157,6 +157,23 @@ pub async fn had_node(db: &mut PgConnection, tenant: TenantId, node: NodeId) -> 
     Ok(query.fetch_one(db).await?)
 }
 
+/// Whether a node has a destructive command that is not over.
+pub async fn has_destructive(db: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    let found = sqlx::query_scalar!(
+        r#"with open as (
+             select node_id, seq from ready where node_id = $1 union all select node_id, seq from in_flight where node_id = $1
+           )
+           select exists (
+             select from open o
+             join commands c on c.node_id = o.node_id and c.seq = o.seq
+             join kinds k on k.digest = c.kind_digest
+             where 'destructive' = any(k.traits)
+           ) as "exists!""#,
+        node.uuid(),
+    );
+    Ok(found.fetch_one(db).await?)
+}
+
 /// The command of a tenant with an id.
 pub async fn find(db: &mut PgConnection, tenant: TenantId, id: CommandId) -> Result<Option<Command>, Error> {
     let row = sqlx::query_as!(

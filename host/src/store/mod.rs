@@ -19,6 +19,7 @@ pub mod nodes;
 pub mod output;
 pub mod partitions;
 pub mod releases;
+pub mod quarantines;
 pub mod remediations;
 pub mod reservations;
 pub mod rollouts;
@@ -31,6 +32,7 @@ pub mod transparency;
 pub mod trust_bundles;
 pub mod uploads;
 pub mod worker_keys;
+pub mod workflows;
 
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};

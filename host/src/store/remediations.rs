@@ -152,7 +152,7 @@ pub struct Patient {
     pub tenant: TenantId,
     /// Its label `pool`.
     pub pool: Option<String>,
-    /// Whether its label `protected` is `true`.
+    /// Whether its label `protected` is `true`, or it is set apart.
     pub is_protected: bool,
     /// Whether it has a session.
     pub is_connected: bool,
@@ -182,7 +182,8 @@ pub async fn patients(
              union select node_id from remediation_holds
            )
            select n.id, n.tenant_id, n.labels ->> 'pool' as pool,
-             coalesce(n.labels ->> 'protected' = 'true', false) as "is_protected!",
+             coalesce(n.labels ->> 'protected' = 'true', false)
+               or exists (select from quarantines q where q.node_id = n.id) as "is_protected!",
              n.session_closed_at is null
                and coalesce(g.seen_at > now() - interval '15 seconds', false) as "is_connected!",
              array(select type from node_conditions c

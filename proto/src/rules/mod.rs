@@ -28,3 +28,4 @@ pub mod slots;
 pub mod state;
 pub mod sweep;
 pub mod trust;
+pub mod workflow;
