@@ -26,6 +26,7 @@ use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
 use crate::capability::process::{self, Programs};
 use crate::capability::secrets::NoSecrets;
+use crate::capability::system::ThisSystem;
 use crate::config::Config;
 use crate::trust::Trust;
 
@@ -67,6 +68,7 @@ impl Node {
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
+                system: Some(Arc::new(ThisSystem::alone(config.boot_id_file()))),
                 ..Capabilities::default()
             },
         })

@@ -6,5 +6,6 @@ mod crash_points;
 mod disk;
 mod harness;
 mod lanes;
+mod reboot;
 mod replica_points;
 mod twice;

@@ -6,3 +6,4 @@ pub mod kernel_log;
 pub mod nvml;
 pub mod process;
 pub mod secrets;
+pub mod system;

@@ -68,10 +68,15 @@ impl Core {
     /// The workers that may be taken: none while the daemon is about to end, since what starts then would be cut off. The gateway
     /// puts back what comes meanwhile.
     pub(super) fn free(&self, world: &World<'_>, step: &Step) -> PerLane {
-        if self.ending(world.now_ms).is_some() {
+        if self.is_ending(world.now_ms) {
             return PerLane::default();
         }
         world.free.free(PerLane::count(step.start.iter().map(|start| start.lane)))
+    }
+
+    /// Whether this process is about to end, so that it takes no new runs.
+    pub fn is_ending(&self, now_ms: u64) -> bool {
+        self.ending(now_ms).is_some()
     }
 
     /// The command that is about to end this process, for as long as that can be expected.
