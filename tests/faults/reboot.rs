@@ -1,7 +1,11 @@
 //! `node.reboot`, the component as it is shipped, on machines whose systemd is played.
 
+use std::time::Duration;
+
 use bc_host::api::types::Command;
-use bc_tests::cluster::{COUNT, Cluster, node::Node};
+use bc_proto::quantity::Span;
+use bc_tests::cluster::node::Node;
+use bc_tests::cluster::{COUNT, Cluster};
 use serde_json::{Value, json};
 
 const REBOOT: &str = "node.reboot";
@@ -128,7 +132,7 @@ async fn promise_01_a_reboot_that_is_under_way_is_neither_called_off_nor_disturb
 
 #[tokio::test(flavor = "multi_thread")]
 async fn promise_01_a_reboot_that_is_inhibited_or_refused_fails_and_says_by_whom() {
-    let mut cluster = cluster().await;
+    let cluster = cluster().await;
     let node = cluster.nodes[0].id.clone();
     let systemd = cluster.nodes[0].systemd();
     let delays = ["shutdown", "NetworkManager", "it turns networks off", "delay"];
@@ -164,7 +168,7 @@ async fn promise_01_a_reboot_that_is_inhibited_or_refused_fails_and_says_by_whom
 #[tokio::test(flavor = "multi_thread")]
 async fn promise_04_a_reboot_that_never_comes_ends_by_its_timeout() {
     let mut cluster = Cluster::start(1, 1).await;
-    let quick = bc_tests::repacked(REBOOT, |manifest| manifest.timeout = "3s".parse().expect("a span"));
+    let quick = bc_tests::repacked(REBOOT, |manifest| manifest.timeout = Span(Duration::from_secs(3)));
     cluster.api.register(quick.bytes).await;
     let node = cluster.nodes[0].id.clone();
     let command = cluster.api.run_for(&node, REBOOT, "never", json!({}), 10).await;

@@ -90,7 +90,7 @@ impl Reboots {
         self.check()?;
         let unit = format!("bcd-reboot-{command}");
         let delay = self.config.delay;
-        let argv = [
+        let argv: [&str; 7] = [
             &format!("--on-active={}ms", delay.as_millis()),
             // Timers are coarse otherwise: they may be a minute late.
             "--timer-property=AccuracySec=100ms",
