@@ -28,7 +28,7 @@ fn boots(console: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs qemu and a kernel: BC_VM_KERNEL names vmlinuz, BC_VM_MODULES its lib/modules/VERSION"]
 async fn promise_01_a_real_machine_boots_once() {
-    let path = |name| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set")));
+    let path = |name: &str| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set")));
     let mut cluster = Cluster::start(1, 1).await;
     cluster.api.register(bc_tests::inspected("node.reboot").bytes).await;
     let node = &mut cluster.nodes[0];
