@@ -13,6 +13,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::capability::nvml::LIBRARY;
+use crate::capability::system::Reboot;
 use crate::capability::{http, kernel_log, process};
 use crate::gateway::Address;
 
@@ -51,6 +52,8 @@ pub struct Config {
     pub boot_id_file: Option<PathBuf>,
     /// How the daemon is replaced.
     pub upgrade: Upgrade,
+    /// How the machine is rebooted.
+    pub reboot: Reboot,
     /// How long a stopping daemon waits for runs that go on.
     #[serde(deserialize_with = "span")]
     pub stop_grace: Duration,
@@ -139,6 +142,7 @@ impl Default for Config {
             gateways: Vec::new(),
             boot_id_file: None,
             upgrade: Upgrade::default(),
+            reboot: Reboot::default(),
             stop_grace: Duration::from_secs(10),
         }
     }
@@ -182,7 +186,7 @@ pub fn read_policy(path: &Path) -> Result<Policy, Unusable> {
 }
 
 /// A span as people write it: `10s`, `2m`.
-fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text).map_err(D::Error::custom)
 }
@@ -199,11 +203,12 @@ mod tests {
     #[test]
     fn a_configuration_names_what_it_does_not_understand() {
         let config: Config = toml::from_str(
-            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[http]\nca-file = '/ca.pem'\ninsecure-origins = ['https://bmc-*']\n[grants.'diag.*']\nnvml = {}",
+            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nreboot = { delay = '1m', path = '/x', program = ['/sbin/reboot', '-f'] }\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[http]\nca-file = '/ca.pem'\ninsecure-origins = ['https://bmc-*']\n[grants.'diag.*']\nnvml = {}",
         )
         .expect("every key is known");
         assert!(config.policy().grants_of("diag.nvml").nvml.is_some());
         assert_eq!((config.gateways[0].to_string(), config.stop_grace), ("https://g:1".into(), Duration::from_secs(2)));
+        assert_eq!((config.reboot.delay, config.reboot.program.len()), (Duration::from_mins(1), 2));
         assert_eq!(config.kernel_log, kernel_log::Source::File("kernel.log".into()));
         for wrong in [
             "rolle = 'host'",
@@ -214,6 +219,8 @@ mod tests {
             "[http]\ninsecure = true",
             "gateways = ['g:1']",
             "stop-grace = 5",
+            "reboot = { delay = 5 }",
+            "reboot = { after = '5s' }",
         ] {
             assert!(toml::from_str::<Config>(wrong).is_err(), "{wrong}");
         }

@@ -8,7 +8,7 @@ use bc_faults::{Faults, Unknown};
 pub const VARIABLE: &str = "BCD_CRASH_AT";
 
 /// Every point.
-pub const POINTS: [&str; 19] = [
+pub const POINTS: [&str; 20] = [
     // The loop's records: acceptances, starts, results, acknowledgements.
     "journal.before-save",
     "journal.after-save",
@@ -23,9 +23,10 @@ pub const POINTS: [&str; 19] = [
     "effect.after-intent",
     "effect.before-outcome",
     "effect.after-outcome",
-    // What ends the daemon. After: it is under way.
+    // What ends the daemon. After: it is under way, and its record is durable. Done: it will come whatever becomes of the daemon.
     "intent.before-carry-out",
     "intent.after-carry-out",
+    "intent.carried-out",
     // The file of a release gets its name.
     "release.before-keep",
     "release.after-keep",

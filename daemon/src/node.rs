@@ -28,6 +28,7 @@ use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
 use crate::capability::process::{self, Programs};
 use crate::capability::secrets::NoSecrets;
+use crate::capability::system::ThisSystem;
 use crate::capability::upgrade::NoUpgrades;
 use crate::config::Config;
 use crate::trust::Trust;
@@ -99,6 +100,7 @@ impl Node {
                 inventory: Some(inventory),
                 http: Some(Arc::new(Requests::new(&config.http)?)),
                 gpus: gpus.clone().map(|gpus| gpus as Arc<dyn Gpus>),
+                system: Some(Arc::new(ThisSystem::alone(config.boot_id_file()))),
                 ..Capabilities::default()
             },
             gpus,

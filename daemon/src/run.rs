@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::secrets::Exchange;
+use crate::capability::system::{Reboots, Systems, boot_id};
 use crate::capability::upgrade::{self, Upgrades};
 use crate::config::Config;
 use crate::credentials::Credentials;
@@ -39,7 +40,7 @@ use crate::renewal::Renewal;
 use crate::server_time::ServerTime;
 use crate::service::{self, Watchdog};
 use crate::session::{Context, Outbox, Random, Sessions};
-use crate::shell::{Handle, NoTerminal, NotDone, Parts, Shell, Terminal};
+use crate::shell::{Handle, NotDone, Parts, Shell, Terminal};
 use crate::slots::{self, Running, Store};
 use crate::spec::Desired;
 use crate::spec::conditions::{Conditions, Looks};
@@ -49,8 +50,6 @@ use crate::trust::Trust;
 const JOURNAL: &str = "journal.sqlite";
 /// Fetched kinds, below the state directory.
 const KINDS: &str = "kinds";
-/// A boot id is a UUID; a control plane takes no more than this.
-const BOOT_ID_BYTES: usize = 64;
 
 /// What `run` takes.
 #[derive(Debug, Args)]
@@ -201,6 +200,8 @@ async fn serve_node(
         lanes: lanes.clone(),
     });
     let restart = upgrades.restart();
+    let reboots = Reboots::new(config.reboot.clone(), node.supervisor.clone());
+    let systems = Systems { boot_id_file: config.boot_id_file(), reboots: reboots.clone() };
     let parts = Parts {
         node: Arc::clone(&node),
         identity: who,
@@ -210,8 +211,8 @@ async fn serve_node(
         lanes,
         time: time.clone(),
         trust: trust.clone(),
-        providers: vec![Arc::new(secrets.clone()), Arc::new(upgrades.clone())],
-        terminal: Arc::new(Terminals { reboot: NoTerminal, switch: upgrades.clone() }),
+        providers: vec![Arc::new(secrets.clone()), Arc::new(upgrades.clone()), Arc::new(systems)],
+        terminal: Arc::new(Terminals { reboot: reboots, switch: upgrades.clone() }),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
     };
@@ -396,19 +397,6 @@ async fn load_kinds(config: &Config, node: &Arc<Node>) -> anyhow::Result<(Kinds,
     let watched = Plugins::watch(dir, Arc::clone(node), drop).await;
     let (plugins, watching) = watched.map_err(|error| anyhow::anyhow!("{error}\n  → {}", error.remedy()))?;
     Ok((plugins.kinds(), Some(watching)))
-}
-
-/// The kernel's boot id, or what a file says in its place.
-fn boot_id(path: &Path) -> anyhow::Result<String> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("the boot id cannot be read from {}", path.display()))?;
-    let id = text.trim();
-    anyhow::ensure!(
-        (1..=BOOT_ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic()),
-        "{} holds no boot id: 1 to {BOOT_ID_BYTES} printable characters",
-        path.display()
-    );
-    Ok(id.to_owned())
 }
 
 /// Since the boot, for display; 0 where it cannot be read.

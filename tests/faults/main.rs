@@ -6,6 +6,8 @@ mod crash_points;
 mod disk;
 mod harness;
 mod lanes;
+mod real_boot;
+mod reboot;
 mod replica_points;
 mod twice;
 mod workflow_points;

@@ -110,6 +110,7 @@ impl World {
         for number in &over {
             self.end_run(node, *number);
         }
+        let has_rebooted = self.scheduled_reboot(node);
         if self.machines[node].process.is_none() {
             self.start(node);
         }
@@ -119,7 +120,7 @@ impl World {
             self.connect(node);
             return true;
         }
-        !over.is_empty()
+        has_rebooted || !over.is_empty()
     }
 
     /// The nodes are gone for good: every command is over by its deadline, its kind's timeout and one sweep.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bc_proto::id::CommandId;
 use bc_proto::manifest::Role;
-use bc_proto::rules::daemon::{Core, Frame, Input, Record, Start, Step, World as CoreWorld};
+use bc_proto::rules::daemon::{Core, Frame, Input, Intent, Record, Start, Step, World as CoreWorld};
 use bc_proto::rules::lane::PerLane;
 use bc_proto::rules::trust::TrustBundle;
 use bc_proto::wire::Report;
@@ -28,6 +28,7 @@ enum Crash {
     BeforeSend,
     WhileSending,
     WhileStarting,
+    BeforeIntent,
     After,
 }
 
@@ -67,7 +68,8 @@ impl World {
                 });
             }
             said.extend(step.send.iter().filter_map(|frame| match frame {
-                Frame::Update(update) if update.report == Report::Busy => {
+                // While it is about to end there is no worker, however many are free.
+                Frame::Update(update) if update.report == Report::Busy && !process.core.is_ending(server_now) => {
                     let mut busy = process.busy();
                     for start in &together.start {
                         *busy.get_mut(start.lane) += 1;
@@ -90,12 +92,17 @@ impl World {
 
     fn carry_out(&mut self, node: usize, step: Step) {
         let crash = (self.is_chaos && step != Step::default() && self.chance(5)).then(|| {
-            let points =
-                [Crash::BeforeSave, Crash::BeforeSend, Crash::WhileSending, Crash::WhileStarting, Crash::After];
+            let points = [
+                Crash::BeforeSave,
+                Crash::BeforeSend,
+                Crash::WhileSending,
+                Crash::WhileStarting,
+                Crash::BeforeIntent,
+                Crash::After,
+            ];
             points[self.rng.usize(..points.len())]
         });
         let Step { save, send, start, cancel, intend } = step;
-        debug_assert!(intend.is_empty(), "no run of the simulation asks for it");
         let (mut first, mut last) = (start, Vec::new());
         if self.rules.saves_first {
             std::mem::swap(&mut first, &mut last);
@@ -128,9 +135,44 @@ impl World {
                 run.is_cancelled = true;
             }
         }
+        if crash == Some(Crash::BeforeIntent) {
+            return self.kill(node, "crashes before it carries out what ends it");
+        }
+        for (command, _) in intend {
+            self.intend(node, number(command));
+        }
         if crash.is_some() {
             self.kill(node, "crashes");
         }
+    }
+
+    /// What reboots the machine takes it in hand, or refuses.
+    fn intend(&mut self, node: usize, number: u64) {
+        let is_called_off = self.machines[node].knows_of_cancel(number);
+        self.witness.intends(number, is_called_off);
+        if self.is_chaos && self.chance(15) {
+            self.say(|world| format!("node {node} cannot be rebooted for {}", world.name(number)));
+            let (report, reason) = (Report::Failed, "inhibited".into());
+            let input = Input::RunFinished { command: id(number), report, reason, result: b"{}".to_vec() };
+            return self.feed(node, vec![input]);
+        }
+        self.say(|world| format!("node {node} is about to be rebooted for {}", world.name(number)));
+        self.machines[node].scheduled.insert(number);
+    }
+
+    /// The reboot that is under way comes.
+    pub(crate) fn scheduled_reboot(&mut self, node: usize) -> bool {
+        let scheduled = std::mem::take(&mut self.machines[node].scheduled);
+        if scheduled.is_empty() {
+            return false;
+        }
+        for number in scheduled {
+            self.witness.rebooted(number);
+            self.say(|world| format!("{} reboots node {node}", world.name(number)));
+        }
+        self.kill(node, "is rebooted");
+        self.change_boot(node);
+        true
     }
 
     fn save(&mut self, node: usize, records: &[Record]) {
@@ -183,14 +225,13 @@ impl World {
 
     /// A run ends: by itself, by its timeout, or because it was called off.
     pub(crate) fn end_run(&mut self, node: usize, number: u64) {
-        // Another run that ended at the same moment may have rebooted the machine.
+        // The daemon may have crashed over another run that ended at the same moment.
         let process = self.machines[node].process.as_mut();
         let Some(run) = process.and_then(|process| process.running.remove(&number)) else { return };
-        if self.is_self_terminating(number) && !run.is_hung && !run.is_cancelled && self.chance(80) {
-            self.witness.rebooted(number);
-            self.say(|world| format!("{} reboots node {node}", world.name(number)));
-            self.kill(node, "is rebooted");
-            return self.change_boot(node);
+        if self.is_self_terminating(number) && !run.is_hung && self.chance(80) {
+            let (command, intent) = (id(number), Intent::Reboot { reason: String::new() });
+            self.say(|world| format!("{} asks for a reboot of node {node}", world.name(number)));
+            return self.feed(node, vec![Input::RunIntends { command, intent, result: b"{}".to_vec() }]);
         }
         let (report, reason) = if run.is_hung {
             (Report::Failed, "deadline")
@@ -208,6 +249,7 @@ impl World {
 
     pub(crate) fn change_boot(&mut self, node: usize) {
         self.machines[node].boot += 1;
+        self.machines[node].scheduled.clear();
         if self.chance(20) {
             self.machines[node].lose_journal();
             self.machines[node].role = if self.rng.bool() { Role::Ramdisk } else { Role::Host };
@@ -234,6 +276,12 @@ impl World {
             connecting: None,
         });
         self.say(|_| format!("the daemon of node {node} begins"));
+        let entries = self.machines[node].book().into_entries();
         self.carry_out(node, step);
+        if !self.rules.reboots_once {
+            for entry in entries.into_iter().filter(|it| it.intended.is_some() && it.update.is_none()) {
+                self.intend(node, number(entry.deliver.command));
+            }
+        }
     }
 }

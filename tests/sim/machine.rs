@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** a process knows nothing but its journal and what its core was told since it began.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bc_proto::id::NodeId;
 use bc_proto::manifest::{Lane, Role};
@@ -25,6 +25,8 @@ pub(crate) struct Machine {
     pub(crate) generation: u64,
     /// How far its wall clock is off.
     pub(crate) wall_offset_ms: i64,
+    /// Commands whose reboot is under way, whatever becomes of the daemon.
+    pub(crate) scheduled: BTreeSet<u64>,
     pub(crate) process: Option<Process>,
 }
 
@@ -68,6 +70,7 @@ impl Machine {
             disk: Vec::new(),
             generation: 1,
             wall_offset_ms: 0,
+            scheduled: BTreeSet::new(),
             process: None,
         }
     }
@@ -105,6 +108,11 @@ impl Machine {
     pub(crate) fn lose_journal(&mut self) {
         self.journal += 1;
         self.disk.clear();
+    }
+
+    /// Whether the node was told that a command is called off.
+    pub(crate) fn knows_of_cancel(&self, number: u64) -> bool {
+        self.disk.iter().any(|it| *it == Record::CancelRequested { command: crate::daemon::id(number) })
     }
 
     /// Runs that can end now.

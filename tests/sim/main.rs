@@ -85,7 +85,8 @@ fn a_seed_is_told_on_demand() {
 
 #[test]
 fn promise_01_a_reboot_happens_once() {
-    shown(0, "promise_01", &[Rules { settles_reboots: false, ..Rules::default() }]);
+    let repeated = Rules { reboots_once: false, ..Rules::default() };
+    shown(0, "promise_01", &[Rules { settles_reboots: false, ..Rules::default() }, repeated]);
 }
 
 #[test]

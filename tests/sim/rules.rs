@@ -39,6 +39,8 @@ pub(crate) struct Rules {
     pub(crate) settles_lost_journals: bool,
     /// A hello in another boot or role settles what was to bring it about.
     pub(crate) settles_reboots: bool,
+    /// What is to reboot a machine is carried out by the process that wrote it down, and by no later one.
+    pub(crate) reboots_once: bool,
     /// Destructive commands are bound to a life of their node.
     pub(crate) binds_incarnations: bool,
     /// The sweeper ends what is in flight.
@@ -65,6 +67,7 @@ impl Default for Rules {
             compares_epochs: true,
             settles_lost_journals: true,
             settles_reboots: true,
+            reboots_once: true,
             binds_incarnations: true,
             sweeps_in_flight: true,
             settles_by_moving: true,

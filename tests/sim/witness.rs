@@ -62,6 +62,13 @@ impl Witness {
         }
     }
 
+    /// A node takes a command's reboot in hand; `is_called_off` if it knew of a cancel by then.
+    pub(crate) fn intends(&mut self, number: u64, is_called_off: bool) {
+        if is_called_off {
+            self.violate("promise_13", format!("#{number} is to reboot its machine after it was called off"));
+        }
+    }
+
     /// A command reboots its machine.
     pub(crate) fn rebooted(&mut self, number: u64) {
         let reboots = self.reboots.entry(number).or_default();

@@ -114,7 +114,10 @@ impl World {
         match self.rng.u32(..1000) {
             0..=329 => self.some_frame_to_node(),
             330..=559 => self.some_frame_to_gateway(),
-            560..=659 => self.some_claim(),
+            560..=651 => self.some_claim(),
+            652..=659 => {
+                let _ = self.scheduled_reboot(node);
+            }
             660..=729 => self.queue_something(node),
             730..=769 => self.some_run_ends(node),
             770..=799 => self.go_on(node),

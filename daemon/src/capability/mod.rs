@@ -8,4 +8,5 @@ pub mod kernel_log;
 pub mod nvml;
 pub mod process;
 pub mod secrets;
+pub mod system;
 pub mod upgrade;

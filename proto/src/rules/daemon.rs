@@ -260,7 +260,7 @@ impl Core {
         (core, step)
     }
 
-    /// Commands accepted and not finished.
+    /// Commands accepted, and not finished by anything that this process can wait for.
     pub fn outstanding(&self) -> usize {
         self.held.values().filter(|held| matches!(held.standing, Standing::Running | Standing::CutOff(_))).count()
     }
@@ -332,8 +332,9 @@ impl Core {
     }
 
     fn delivered(&mut self, deliver: Deliver, world: &World<'_>, step: &mut Step) {
+        let free = self.free(world, step);
         if let Some(held) = self.held.get_mut(&deliver.command) {
-            if let Some(update) = held.run_again(&self.identity.boot, world, step) {
+            if let Some(update) = held.run_again(&self.identity.boot, free, world, step) {
                 return self.finished(update, step);
             }
             held.answer(deliver.command, world.now_ms, step);
@@ -383,7 +384,7 @@ impl Core {
             role: self.identity.role,
             generation: self.generation,
             now_ms: world.now_ms,
-            free: world.free.free(PerLane::count(step.start.iter().map(|start| start.lane))),
+            free: self.free(world, step),
             has_room: world.has_room,
         };
         let distrust = |refusal| {
@@ -427,6 +428,7 @@ impl Core {
             seq,
             standing: Standing::Running,
             cancel_requested: false,
+            may_end: traits.contains(&Trait::SelfTerminating),
             not_after_ms: deliver.not_after_ms,
             glass: Glass::of(&deliver, &traits, now_ms),
         };
@@ -455,7 +457,8 @@ impl Core {
         step.save.push(Record::Refused { deliver: Box::new(deliver), update: update.clone() });
         step.say(&update);
         let standing = Standing::Settled { update, acknowledged: false, said_ms: now_ms };
-        self.held.insert(command, Held { seq, standing, cancel_requested: false, not_after_ms, glass: None });
+        let (cancel_requested, may_end, glass) = (false, false, None);
+        self.held.insert(command, Held { seq, standing, cancel_requested, may_end, not_after_ms, glass });
     }
 
     fn decide_waiting(&mut self, world: &World<'_>, step: &mut Step) {
@@ -490,21 +493,12 @@ impl Core {
 
     fn finished(&mut self, update: Update, step: &mut Step) {
         let Some(held) = self.held.get_mut(&update.command) else { return };
-        if !matches!(held.standing, Standing::Running | Standing::CutOff(_)) {
+        if !matches!(held.standing, Standing::Running | Standing::Ending { .. } | Standing::CutOff(_)) {
             return;
         }
         step.save.push(Record::Finished { update: update.clone() });
         step.say(&update);
         held.standing = Standing::Settled { said_ms: update.at_ms, update, acknowledged: false };
-    }
-
-    /// Nothing is reported: the command goes on until the intent has come true, or cannot any more. It can no longer be called off.
-    fn intends(&mut self, command: CommandId, intent: Intent, result: Vec<u8>, at_ms: u64, step: &mut Step) {
-        let is_running = self.held.get(&command).is_some_and(|held| held.standing == Standing::Running);
-        if is_running {
-            step.save.push(Record::Intended { command, intent: intent.clone(), result, at_ms });
-            step.intend.push((command, intent));
-        }
     }
 
     /// Settles what asked for the version that runs.
@@ -545,7 +539,9 @@ impl Core {
             if held.seq < below {
                 match &mut held.standing {
                     // It was given up while the daemon was away.
-                    Standing::CutOff(_) | Standing::OnTrial(_) => held.standing = Standing::AwaitingSettlement,
+                    Standing::CutOff(_) | Standing::Ending { .. } | Standing::OnTrial(_) => {
+                        held.standing = Standing::AwaitingSettlement;
+                    }
                     Standing::Settled { acknowledged, .. } => *acknowledged = true,
                     Standing::Running | Standing::AwaitingSettlement => {}
                 }
@@ -578,7 +574,7 @@ impl Core {
 
     fn recover(&mut self, entry: Entry, on_trial: bool, now_ms: u64, step: &mut Step) {
         let (command, seq, cancel_requested) = (entry.deliver.command, entry.deliver.seq, entry.cancel_requested);
-        let not_after_ms = entry.deliver.not_after_ms;
+        let (not_after_ms, may_end) = (entry.deliver.not_after_ms, entry.traits.contains(&Trait::SelfTerminating));
         let glass = Glass::of(&entry.deliver, &entry.traits, entry.accepted_at_ms);
         let journaled = match (&entry.update, entry.attempt) {
             (Some(_), _) => Journaled::Finished,
@@ -612,6 +608,6 @@ impl Core {
                 Standing::Settled { update, acknowledged: false, said_ms: 0 }
             }
         };
-        self.held.insert(command, Held { seq, standing, cancel_requested, not_after_ms, glass });
+        self.held.insert(command, Held { seq, standing, cancel_requested, may_end, not_after_ms, glass });
     }
 }

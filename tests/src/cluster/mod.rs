@@ -13,6 +13,7 @@ pub mod node;
 pub mod operator;
 pub mod process;
 pub mod replica;
+pub mod systemd;
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;

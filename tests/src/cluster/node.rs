@@ -15,6 +15,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::process::Process;
+use super::systemd::Systemd;
 use super::{VARIANTS, until};
 use crate::programs::{self, Said};
 
@@ -43,6 +44,7 @@ impl Node {
         let machine = SimulatedNode::create(folder, &state).expect("a simulated node");
         node.reboot();
         fs::create_dir(node.path("plugins")).expect("a folder");
+        node.systemd().install();
         for variant in VARIANTS {
             node.install(variant.name, &variant.component());
         }
@@ -50,7 +52,8 @@ impl Node {
         let text = |path: &Path| toml::Value::from(path.to_str().expect("paths of tests are text")).to_string();
         let config = format!(
             "root = {}\nstate-dir = {}\nplugin-dir = {}\ncache-dir = {}\nboot-id-file = {}\nkernel-log = {{ file = {} }}\n\
-             gateways = {}\nstop-grace = '1s'\n[nvml]\nlibrary = {}\n[grants.'test.*']\nnvml = {{}}\nsecrets = {{ refs = ['test.*'] }}\n",
+             gateways = {}\nstop-grace = '1s'\n[nvml]\nlibrary = {}\n[grants.'test.*']\nnvml = {{}}\nsecrets = {{ refs = ['test.*'] }}\n\
+             [grants.'node.*']\nsystem = {{ reboot = true }}\n[reboot]\ndelay = '100ms'\npath = {}\n",
             text(folder),
             text(&node.path("state")),
             text(&node.path("plugins")),
@@ -59,6 +62,7 @@ impl Node {
             text(&machine.kernel_log()),
             json!(gateways),
             text(&machine.library()),
+            toml::Value::from(node.systemd().path()),
         );
         fs::write(node.path("bcd.toml"), config).expect("the configuration is written");
         node.enrol(gateways, token, false);
@@ -131,6 +135,19 @@ impl Node {
     pub fn install(&self, name: &str, component: &[u8]) {
         let (draft, file) = (self.path("draft"), self.path("plugins").join(name).with_added_extension("wasm"));
         fs::write(&draft, component).and_then(|()| fs::rename(draft, file)).expect("the component is written");
+    }
+
+    /// Its systemd.
+    pub fn systemd(&self) -> Systemd {
+        Systemd { folder: self.path("systemd") }
+    }
+
+    /// Returns when its systemd was asked for so many reboots.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub async fn is_to_reboot(&self, times: usize) {
+        until("a reboot is asked for", || self.systemd().asked().len() >= times).await;
     }
 
     /// A path of the machine.

@@ -1,4 +1,5 @@
 mod batches;
+mod intents;
 mod switch;
 
 use std::collections::BTreeMap;
@@ -300,11 +301,17 @@ enum Happening {
     Deliver(u64),
     Cancel(u64),
     Finish(u64),
+    /// Its run asks for a reboot.
+    Intend(u64),
+    /// What was to reboot the machine refuses.
+    NotDone(u64),
     Acknowledge(u64),
     SettleBelow(u64),
     Reconnect,
     Disconnect,
-    Restart { new_boot: bool },
+    Restart {
+        new_boot: bool,
+    },
 }
 
 /// Where a crash cuts a step off.
@@ -313,6 +320,7 @@ enum CrashBefore {
     Save,
     Send,
     Start,
+    Intend,
 }
 
 const COMMANDS: u64 = 6;
@@ -323,13 +331,20 @@ fn happenings() -> impl Strategy<Value = Vec<(Happening, Option<CrashBefore>)>> 
         4 => command.clone().prop_map(Happening::Deliver),
         2 => command.clone().prop_map(Happening::Cancel),
         3 => command.clone().prop_map(Happening::Finish),
+        3 => command.clone().prop_map(Happening::Intend),
+        1 => command.clone().prop_map(Happening::NotDone),
         2 => command.clone().prop_map(Happening::Acknowledge),
         1 => command.prop_map(Happening::SettleBelow),
         2 => Just(Happening::Reconnect),
         1 => Just(Happening::Disconnect),
         2 => any::<bool>().prop_map(|new_boot| Happening::Restart { new_boot }),
     ];
-    let crash = prop_oneof![Just(CrashBefore::Save), Just(CrashBefore::Send), Just(CrashBefore::Start)];
+    let crash = prop_oneof![
+        Just(CrashBefore::Save),
+        Just(CrashBefore::Send),
+        Just(CrashBefore::Start),
+        Just(CrashBefore::Intend)
+    ];
     prop::collection::vec((happening, prop::option::weighted(0.15, crash)), 0..60)
 }
 
@@ -345,6 +360,10 @@ struct Simulation {
     epoch: u64,
     running: BTreeSet<CommandId>,
     starts: BTreeMap<CommandId, u32>,
+    /// Those whose reboot this process carries out.
+    ending: BTreeSet<CommandId>,
+    /// Those whose reboot was ever carried out.
+    carried_out: BTreeSet<CommandId>,
     /// What was said of each command when it was over.
     ends: BTreeMap<CommandId, Update>,
     /// What was said to be over on this session.
@@ -364,6 +383,8 @@ impl Simulation {
             epoch: 0,
             running: BTreeSet::new(),
             starts: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            carried_out: BTreeSet::new(),
             ends: BTreeMap::new(),
             said: BTreeSet::new(),
             settled: BTreeSet::new(),
@@ -392,6 +413,9 @@ impl Simulation {
                     assert_eq!(saved.as_ref(), Some(&update), "said and not saved");
                     let first = self.ends.entry(update.command).or_insert_with(|| update.clone());
                     assert_eq!(*first, update, "two answers");
+                    let entry = book.find(update.command).expect("it was just read");
+                    let is_asked = entry.intended.is_some() && update.report == Report::Succeeded;
+                    assert!(!is_asked, "promise 1: {update:?} is said before the boot");
                     self.said.insert(update.command);
                 }
                 Frame::Update(_) | Frame::Denied(_) | Frame::SpecWanted(_) => {}
@@ -407,6 +431,7 @@ impl Simulation {
             assert!(!entry.cancel_requested && entry.update.is_none(), "started after it was called off or over");
             assert!(!self.ends.contains_key(&command), "started after its end was said");
             assert!(self.running.insert(command), "two runs at once");
+            assert!(self.ending.is_empty(), "a run starts that the reboot would cut off");
             let starts = self.starts.entry(command).or_default();
             *starts += 1;
             assert!(*starts == 1 || start.deliver.kind == "safe", "promise 2: {command} starts again");
@@ -414,11 +439,23 @@ impl Simulation {
         for command in step.cancel {
             assert!(self.running.contains(&command));
         }
+        if crash == Some(CrashBefore::Intend) {
+            return self.restart(false);
+        }
+        for (command, _) in step.intend {
+            let entry = book.find(command).expect("carried out and not saved");
+            assert!(entry.intended.is_some() && entry.update.is_none() && !entry.cancel_requested, "{entry:?}");
+            assert!(!self.ends.contains_key(&command), "carried out after its end was said");
+            assert!(self.ending.is_empty(), "the process ends twice");
+            assert!(self.carried_out.insert(command), "promise 1: {command} is carried out again");
+            self.ending.insert(command);
+        }
     }
 
     /// The process ends, with everything that it had not saved.
     fn restart(&mut self, new_boot: bool) {
         self.running.clear();
+        self.ending.clear();
         self.boot += u32::from(new_boot);
         let (core, step) = Core::restart(identity(self.boot), 5, self.book(), 1_000);
         self.core = core;
@@ -440,6 +477,19 @@ impl Simulation {
             Happening::Finish(command) => {
                 if self.running.remove(&id(command)) {
                     self.input(succeeded(id(command)), crash);
+                }
+            }
+            Happening::Intend(command) => {
+                if self.running.remove(&id(command)) {
+                    let intent = Intent::Reboot { reason: String::new() };
+                    let result = b"{}".to_vec();
+                    self.input(Input::RunIntends { command: id(command), intent, result }, crash);
+                }
+            }
+            Happening::NotDone(command) => {
+                if self.ending.remove(&id(command)) {
+                    let (report, reason) = (Report::Failed, "reboot-refused".into());
+                    self.input(Input::RunFinished { command: id(command), report, reason, result: vec![] }, crash);
                 }
             }
             Happening::Acknowledge(command) if self.ends.contains_key(&id(command)) => {
@@ -470,10 +520,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn promise_02_over_all_crash_points_nothing_runs_twice_and_no_result_is_lost(story in happenings()) {
+    fn promise_02_over_all_crash_points_nothing_runs_or_reboots_twice_and_no_result_is_lost(story in happenings()) {
         let mut simulation = Simulation::new();
         for (happening, crash) in story {
             simulation.happen(happening, crash);
+        }
+        // A reboot that is under way comes.
+        if !simulation.ending.is_empty() {
+            simulation.happen(Happening::Restart { new_boot: true }, None);
         }
         // In the end all is delivered again, the runs end, and a session comes up: every result that is not acknowledged is
         // said on it.
