@@ -43,6 +43,8 @@ pub struct Config {
     pub gateways: Vec<Address>,
     /// The file that holds the kernel's boot id; none is `proc/sys/kernel/random/boot_id` below `root`.
     pub boot_id_file: Option<PathBuf>,
+    /// Uploads of commands.
+    pub uploads: Uploads,
     /// How long a stopping daemon waits for runs that go on.
     #[serde(deserialize_with = "span")]
     pub stop_grace: Duration,
@@ -54,6 +56,14 @@ pub struct Config {
 pub struct Nvml {
     /// A path, or a name that the loader looks up.
     pub library: PathBuf,
+}
+
+/// Uploads of commands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Uploads {
+    /// Certificates of the authorities that stores are believed by, in PEM; none is those of the system.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for Nvml {
@@ -75,6 +85,7 @@ impl Default for Config {
             plugin_dir: None,
             gateways: Vec::new(),
             boot_id_file: None,
+            uploads: Uploads::default(),
             stop_grace: Duration::from_secs(10),
         }
     }
@@ -148,6 +159,7 @@ mod tests {
             "[nvml]\nlib = ''",
             "gateways = ['g:1']",
             "stop-grace = 5",
+            "[uploads]\nca = 'x'",
         ] {
             assert!(toml::from_str::<Config>(wrong).is_err(), "{wrong}");
         }

@@ -4,16 +4,16 @@
 //! needs it is refused when it is loaded and not when it is half done.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arc_swap::ArcSwap;
-use bc_proto::grants::{Capability, Policy};
+use bc_proto::grants::{Capability, Grants, Policy};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::admission::{Obstacle, Site};
-use bc_runtime::capability::Capabilities;
+use bc_runtime::capability::{Capabilities, Files};
 use bc_runtime::effect::ReportOnly;
 use bc_runtime::v1::wit::log::Level;
 use bc_runtime::{Engine, Inspected, Kind, Mode, Run, Watcher};
@@ -21,11 +21,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::capability::files::Folders;
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
 use crate::capability::process::{self, Programs};
 use crate::capability::secrets::NoSecrets;
+use crate::capability::upload::Nowhere;
 use crate::config::Config;
 use crate::trust::Trust;
 
@@ -44,6 +46,8 @@ pub struct Node {
     pub capabilities: Capabilities,
     /// Whom it trusts.
     pub trust: Trust,
+    /// The root of its files: `/`, or a folder that plays a machine.
+    pub root: PathBuf,
     /// What supervises the programs that kinds run; `None` for none.
     pub supervisor: Option<PathBuf>,
 }
@@ -63,6 +67,7 @@ impl Node {
             role: config.role,
             policy: config.policy(),
             trust: Trust::default(),
+            root: config.root.clone(),
             supervisor: process::supervisor(),
             capabilities: Capabilities {
                 nvml: Some(nvml),
@@ -81,12 +86,12 @@ impl Node {
             Capability::Gpus => has.gpus.is_some(),
             Capability::System => has.system.is_some(),
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
-            Capability::Upload => has.upload.is_some(),
             Capability::BlockDevices => has.block_devices.is_some(),
             // The daemon's session brings them, command by command.
-            Capability::Secrets => true,
+            Capability::Secrets | Capability::Upload => true,
             Capability::Upgrade => has.upgrade.is_some(),
-            Capability::Files => has.files.is_some(),
+            // Every machine has some.
+            Capability::Files => true,
             Capability::Http => false,
         };
         Capability::ALL.into_iter().filter(offered).collect()
@@ -97,13 +102,24 @@ impl Node {
         component.obstacles(&Site { role: self.role, policy: &self.policy, offers: &self.offers() })
     }
 
-    /// The programs of one run.
+    /// The programs of one run. Where a folder plays the machine, its own come first.
     pub(crate) fn programs(&self) -> Option<Arc<Programs>> {
-        self.supervisor.clone().map(|supervisor| Arc::new(Programs::new(supervisor, process::PATH)))
+        let path = if self.root == Path::new("/") {
+            process::PATH.to_owned()
+        } else {
+            format!("{}:{}", self.root.join("usr/bin").display(), process::PATH)
+        };
+        self.supervisor.clone().map(|supervisor| Arc::new(Programs::new(supervisor, path)))
+    }
+
+    /// The files of one run.
+    pub(crate) fn files(&self, grants: &Grants) -> Arc<dyn Files> {
+        Arc::new(Folders::new(&self.root, grants))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.
     pub fn run_of(&self, kind: &Kind, payload: Value, cancel: CancellationToken) -> Run {
+        let grants = self.policy.grants_of(&kind.manifest().name);
         Run {
             command_id: CommandId::from_uuid(Uuid::nil()).to_string(),
             node_id: NodeId::from_uuid(Uuid::nil()).to_string(),
@@ -114,9 +130,11 @@ impl Node {
             record: false,
             capabilities: Capabilities {
                 secrets: self.capabilities.secrets.clone().or_else(|| Some(Arc::new(NoSecrets))),
+                upload: self.capabilities.upload.clone().or_else(|| Some(Arc::new(Nowhere))),
+                files: self.capabilities.files.clone().or_else(|| Some(self.files(&grants))),
                 ..self.capabilities.clone()
             },
-            grants: Arc::new(ArcSwap::from_pointee(self.policy.grants_of(&kind.manifest().name))),
+            grants: Arc::new(ArcSwap::from_pointee(grants)),
             journal: Arc::new(ReportOnly),
             cancel,
             slot: None,

@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::secrets::Exchange;
+use crate::capability::upload::{self, Uploads};
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::gateway::{Address, Verifier};
@@ -124,6 +125,9 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let trust = node.trust.clone();
     trust.restore(&state_dir, &identity.card);
     let (kinds, watching) = load_kinds(&config, &node).await?;
+    if let Err(error) = crate::about::write(&state_dir, &identity, &boot, &config.role.to_string(), &kinds) {
+        tracing::warn!(%error, "what this daemon is cannot be written down for support bundles");
+    }
     let kept = Kept::new(state_dir.join(KINDS), Arc::clone(&node), kinds.clone(), journal.clone());
 
     let time = ServerTime::unknown(Instant::now());
@@ -134,6 +138,8 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         kinds.restrict(allowed);
     }
     let secrets = Exchange::new(credentials.clone(), trust.clone(), time.clone());
+    let settings = upload::Settings::new(&state_dir, config.uploads.ca_file.clone());
+    let uploads = Uploads::new(settings, Arc::new(secrets.way().clone()), time.clone())?;
     let outbox = Outbox::signing(credentials.clone());
     let watchdog = Watchdog::from_environment();
     let who = daemon::Identity {
@@ -166,7 +172,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         lanes: Lanes::default(),
         time: time.clone(),
         trust: trust.clone(),
-        providers: vec![Arc::new(secrets.clone())],
+        providers: vec![Arc::new(secrets.clone()), Arc::new(uploads)],
         terminal: Arc::new(NoTerminal),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),

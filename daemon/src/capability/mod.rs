@@ -1,8 +1,10 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
 
 pub mod commanded;
+pub mod files;
 pub mod inventory;
 pub mod kernel_log;
 pub mod nvml;
 pub mod process;
 pub mod secrets;
+pub mod upload;

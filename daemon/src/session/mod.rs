@@ -6,6 +6,7 @@
 mod fetch;
 mod open;
 mod outbox;
+pub mod way;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -8,6 +8,10 @@ mod join;
 mod kinds;
 mod process;
 mod specs;
+#[allow(dead_code, reason = "the tests of uploads have more faults")]
+#[path = "../upload/store.rs"]
+mod store;
+mod uploads;
 
 use std::sync::{Mutex, mpsc};
 use std::{fs, sync::Arc};

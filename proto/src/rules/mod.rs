@@ -23,3 +23,4 @@ pub mod resume;
 pub mod state;
 pub mod sweep;
 pub mod trust;
+pub mod upload;
