@@ -7,4 +7,5 @@ mod examples;
 mod faults;
 mod inventory;
 mod kernel_log;
+mod logs;
 mod this_machine;
