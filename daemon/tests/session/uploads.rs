@@ -28,7 +28,7 @@ async fn promise_17_a_command_whose_url_is_over_gets_a_fresh_one_through_its_ses
     bench.join(&[&gateway]).await;
     let store = Store::start(SERVER_TIME_MS, &[]).await;
     gateway.desk().upload = Some(store.upload(SERVER_TIME_MS, SERVER_TIME_MS + 15 * MINUTE_MS));
-    let daemon = bench.daemon();
+    let daemon = bench.daemon_on(|node| node.supervisor = Some(env!("CARGO_BIN_EXE_bcd").into()));
     let mut link = gateway.link().await.welcome(1, 1).await;
     let over = store.upload(SERVER_TIME_MS - 20 * MINUTE_MS, SERVER_TIME_MS - 5 * MINUTE_MS);
     link.deliver(&collect(1, Some(over))).await;
@@ -47,7 +47,7 @@ async fn a_command_without_a_destination_fails_before_anything_is_collected() {
     bench.plug(LOGS);
     let mut gateway = bench.gateway().await;
     bench.join(&[&gateway]).await;
-    let daemon = bench.daemon();
+    let daemon = bench.daemon_on(|node| node.supervisor = Some(env!("CARGO_BIN_EXE_bcd").into()));
     let mut link = gateway.link().await.welcome(1, 1).await;
     link.deliver(&collect(1, None)).await;
     let update = link.whole_run(1).await;
@@ -64,7 +64,7 @@ async fn a_cancel_ends_a_command_whose_upload_hangs() {
     let mut gateway = bench.gateway().await;
     bench.join(&[&gateway]).await;
     let store = Store::start(SERVER_TIME_MS, &[Fault::Deaf]).await;
-    let daemon = bench.daemon();
+    let daemon = bench.daemon_on(|node| node.supervisor = Some(env!("CARGO_BIN_EXE_bcd").into()));
     let mut link = gateway.link().await.welcome(1, 1).await;
     link.deliver(&collect(1, Some(store.upload(SERVER_TIME_MS, SERVER_TIME_MS + 15 * MINUTE_MS)))).await;
     link.acked(1).await;
