@@ -54,6 +54,8 @@ pub struct Config {
     pub upgrade: Upgrade,
     /// How the machine is rebooted.
     pub reboot: Reboot,
+    /// Uploads of commands.
+    pub uploads: Uploads,
     /// How long a stopping daemon waits for runs that go on.
     #[serde(deserialize_with = "span")]
     pub stop_grace: Duration,
@@ -119,6 +121,14 @@ impl Default for Gpus {
     }
 }
 
+/// Uploads of commands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Uploads {
+    /// Certificates of the authorities that stores are believed by, in PEM; none is those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
 impl Default for Nvml {
     fn default() -> Self {
         Self { library: LIBRARY.into() }
@@ -143,6 +153,7 @@ impl Default for Config {
             boot_id_file: None,
             upgrade: Upgrade::default(),
             reboot: Reboot::default(),
+            uploads: Uploads::default(),
             stop_grace: Duration::from_secs(10),
         }
     }
@@ -221,6 +232,7 @@ mod tests {
             "stop-grace = 5",
             "reboot = { delay = 5 }",
             "reboot = { after = '5s' }",
+            "[uploads]\nca = 'x'",
         ] {
             assert!(toml::from_str::<Config>(wrong).is_err(), "{wrong}");
         }

@@ -14,8 +14,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::process::with_programs;
+use crate::capability::upload::ToFile;
 use crate::config::{self, Config};
 use crate::node::Node;
+
+/// The most bytes of an upload into a file, where no grant says less: what a control plane allows unless it is told otherwise.
+const DEFAULT_UPLOAD_BYTES: u64 = 256 * 1024 * 1024;
 
 /// What `kind run` takes.
 #[derive(Debug, Args)]
@@ -37,6 +41,9 @@ pub struct KindRun {
     /// Grant whatever the kind's own manifest declares: for trying out a kind that you trust
     #[arg(long, conflicts_with = "grants")]
     pub grant_declared: bool,
+    /// Write the file that it uploads here, in place of a store
+    #[arg(long, value_name = "FILE")]
+    pub upload_to: Option<PathBuf>,
     /// End it after this long; the manifest's timeout is the most
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
@@ -173,6 +180,11 @@ impl KindRun {
         let (programs, stopped) = (node.programs().map(Arc::new), cancel.clone());
         if let Some(programs) = programs.clone() {
             node.capabilities.process = Some(programs);
+        }
+        if let Some(file) = &self.upload_to {
+            let granted = node.policy.grants_of(&name).upload.and_then(|upload| upload.max_bytes);
+            let cap = granted.map_or(DEFAULT_UPLOAD_BYTES, |bytes| bytes.0);
+            node.capabilities.upload = Some(Arc::new(ToFile::new(file.clone(), cap)));
         }
         let run = Run {
             timeout: self.timeout,

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** nothing here knows the control plane's database; what the node is told arrives as values.
 
+pub mod about;
 pub mod capability;
 pub mod config;
 pub mod credentials;

@@ -4,16 +4,16 @@
 //! needs it is refused when it is loaded and not when it is half done.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arc_swap::ArcSwap;
-use bc_proto::grants::{Capability, Policy};
+use bc_proto::grants::{Capability, Grants, Policy};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::admission::{Obstacle, Site};
-use bc_runtime::capability::{Capabilities, Gpus};
+use bc_runtime::capability::{Capabilities, Files, Gpus};
 use bc_runtime::effect::ReportOnly;
 use bc_runtime::v1::wit::log::Level;
 use bc_runtime::{Engine, Inspected, Kind, Mode, Run, Watcher};
@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::capability::files::Folders;
 use crate::capability::http::Requests;
 use crate::capability::gpus::{Cured, Machine, MachineGpus, Tools};
 use crate::capability::inventory::MachineInventory;
@@ -30,6 +31,7 @@ use crate::capability::process::{self, Programs};
 use crate::capability::secrets::NoSecrets;
 use crate::capability::system::ThisSystem;
 use crate::capability::upgrade::NoUpgrades;
+use crate::capability::upload::Nowhere;
 use crate::config::Config;
 use crate::trust::Trust;
 
@@ -48,6 +50,8 @@ pub struct Node {
     pub capabilities: Capabilities,
     /// Whom it trusts.
     pub trust: Trust,
+    /// The root of its files: `/`, or a folder that plays a machine.
+    pub root: PathBuf,
     /// What supervises the programs that kinds run; `None` for none.
     pub supervisor: Option<PathBuf>,
     /// Where programs are looked up that have no path.
@@ -93,6 +97,7 @@ impl Node {
             role: config.role,
             policy: config.policy(),
             trust: Trust::default(),
+            root: config.root.clone(),
             supervisor,
             program_path: config.program_path.clone(),
             capabilities: Capabilities {
@@ -116,11 +121,11 @@ impl Node {
             Capability::Gpus => has.gpus.is_some(),
             Capability::System => has.system.is_some(),
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
-            Capability::Upload => has.upload.is_some(),
             Capability::BlockDevices => has.block_devices.is_some(),
             // The daemon brings them, command by command.
-            Capability::Secrets | Capability::Upgrade => true,
-            Capability::Files => has.files.is_some(),
+            Capability::Secrets | Capability::Upgrade | Capability::Upload => true,
+            // Every machine has some.
+            Capability::Files => true,
             Capability::Http => has.http.is_some(),
         };
         Capability::ALL.into_iter().filter(offered).collect()
@@ -131,13 +136,24 @@ impl Node {
         component.obstacles(&Site { role: self.role, policy: &self.policy, offers: &self.offers() })
     }
 
-    /// The programs of one run.
+    /// The programs of one run. Where a folder plays the machine, its own come first.
     pub(crate) fn programs(&self) -> Option<Programs> {
-        self.supervisor.clone().map(|supervisor| Programs::new(supervisor, &self.program_path))
+        let path = if self.root == Path::new("/") {
+            self.program_path.clone()
+        } else {
+            format!("{}:{}", self.root.join("usr/bin").display(), self.program_path)
+        };
+        self.supervisor.clone().map(|supervisor| Programs::new(supervisor, path))
+    }
+
+    /// The files of one run.
+    pub(crate) fn files(&self, grants: &Grants) -> Arc<dyn Files> {
+        Arc::new(Folders::new(&self.root, grants))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.
     pub fn run_of(&self, kind: &Kind, payload: Value, cancel: CancellationToken) -> Run {
+        let grants = self.policy.grants_of(&kind.manifest().name);
         Run {
             command_id: CommandId::from_uuid(Uuid::nil()).to_string(),
             node_id: NodeId::from_uuid(Uuid::nil()).to_string(),
@@ -149,9 +165,11 @@ impl Node {
             capabilities: Capabilities {
                 secrets: self.capabilities.secrets.clone().or_else(|| Some(Arc::new(NoSecrets))),
                 upgrade: self.capabilities.upgrade.clone().or_else(|| Some(Arc::new(NoUpgrades))),
+                upload: self.capabilities.upload.clone().or_else(|| Some(Arc::new(Nowhere))),
+                files: self.capabilities.files.clone().or_else(|| Some(self.files(&grants))),
                 ..self.capabilities.clone()
             },
-            grants: Arc::new(ArcSwap::from_pointee(self.policy.grants_of(&kind.manifest().name))),
+            grants: Arc::new(ArcSwap::from_pointee(grants)),
             journal: Arc::new(ReportOnly),
             cancel,
             slot: None,

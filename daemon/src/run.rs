@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capability::secrets::Exchange;
 use crate::capability::system::{Reboots, Systems, boot_id};
 use crate::capability::upgrade::{self, Upgrades};
+use crate::capability::upload::{self as uploading, Uploads};
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::faults::crash_at;
@@ -153,6 +154,9 @@ async fn serve_node(
     let trust = node.trust.clone();
     trust.restore(&state_dir, &identity.card);
     let (kinds, watching) = load_kinds(&config, &node).await?;
+    if let Err(error) = crate::about::write(&state_dir, &identity, &boot, &config.role.to_string(), &kinds) {
+        tracing::warn!(%error, "what this daemon is cannot be written down for support bundles");
+    }
     let kept = Kept::new(state_dir.join(KINDS), Arc::clone(&node), kinds.clone(), journal.clone());
 
     let time = ServerTime::unknown(Instant::now());
@@ -163,6 +167,8 @@ async fn serve_node(
         kinds.restrict(allowed);
     }
     let secrets = Exchange::new(credentials.clone(), trust.clone(), time.clone());
+    let settings = uploading::Settings::new(&state_dir, config.uploads.ca_file.clone());
+    let uploads = Uploads::new(settings, Arc::new(secrets.way().clone()), time.clone())?;
     let outbox = Outbox::signing(credentials.clone());
     let watchdog = Watchdog::from_environment();
     let who = daemon::Identity {
@@ -211,7 +217,12 @@ async fn serve_node(
         lanes,
         time: time.clone(),
         trust: trust.clone(),
-        providers: vec![Arc::new(secrets.clone()), Arc::new(upgrades.clone()), Arc::new(systems)],
+        providers: vec![
+            Arc::new(secrets.clone()),
+            Arc::new(upgrades.clone()),
+            Arc::new(systems),
+            Arc::new(uploads),
+        ],
         terminal: Arc::new(Terminals { reboot: reboots, switch: upgrades.clone() }),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),

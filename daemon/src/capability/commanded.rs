@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bc_proto::grants::Grants;
 use bc_proto::rules::daemon::Intent;
 use bc_proto::wire::Deliver;
 use bc_runtime::capability::{Answer, Capabilities, Error};
@@ -13,6 +14,10 @@ use tokio_util::sync::CancellationToken;
 pub struct Commanded<'a> {
     /// The command, whole.
     pub deliver: &'a Deliver,
+    /// What its kind's manifest declares.
+    pub declared: &'a Grants,
+    /// What this node's policy grants to its kind.
+    pub granted: &'a Grants,
     /// What the run asks for that ends the daemon.
     pub asked: Arc<Asked>,
     /// Ends the run.

@@ -1,6 +1,7 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
 
 pub mod commanded;
+pub mod files;
 pub mod gpus;
 pub mod http;
 pub mod inventory;
@@ -10,3 +11,4 @@ pub mod process;
 pub mod secrets;
 pub mod system;
 pub mod upgrade;
+pub mod upload;

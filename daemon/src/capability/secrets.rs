@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::secret::{self, OneTimeKey, Purpose, Sealed, SecretValue};
 use bc_proto::sign::body::{SealedSecretBody, SecretRequestBody};
@@ -23,6 +22,7 @@ use super::commanded::{Commanded, Provider};
 use crate::credentials::Credentials;
 use crate::gateway::rpc::node_gateway_client::NodeGatewayClient;
 use crate::server_time::ServerTime;
+use crate::session::way::Way;
 use crate::trust::Trust;
 
 /// How long the answer may take: the gateway waits ten seconds for a vault.
@@ -41,12 +41,7 @@ struct Inner {
     credentials: Credentials,
     trust: Trust,
     time: ServerTime,
-    session: ArcSwapOption<Session>,
-}
-
-struct Session {
-    epoch: u64,
-    channel: Channel,
+    way: Way,
 }
 
 /// Why there is no value. No message holds one.
@@ -94,21 +89,22 @@ impl From<Failed> for Error {
 impl Exchange {
     /// Asks by the node's key of the time, and believes whom the node trusts. There is no session yet.
     pub fn new(credentials: Credentials, trust: Trust, time: ServerTime) -> Self {
-        Self(Arc::new(Inner { credentials, trust, time, session: ArcSwapOption::empty() }))
+        Self(Arc::new(Inner { credentials, trust, time, way: Way::default() }))
+    }
+
+    /// The way that its sessions make.
+    pub fn way(&self) -> &Way {
+        &self.0.way
     }
 
     /// From now on through this session.
     pub(crate) fn attach(&self, epoch: u64, channel: Channel) {
-        self.0.session.store(Some(Arc::new(Session { epoch, channel })));
+        self.0.way.attach(epoch, channel);
     }
 
     /// Through this session no more, if it still is the one.
     pub(crate) fn detach(&self, epoch: u64) {
-        let current = self.0.session.load();
-        if current.as_ref().is_some_and(|session| session.epoch == epoch) {
-            // Nothing changes when a newer one was attached meanwhile.
-            self.0.session.compare_and_swap(&*current, None);
-        }
+        self.0.way.detach(epoch);
     }
 
     /// The secrets of one command.
@@ -119,7 +115,7 @@ impl Exchange {
 
     async fn get(&self, purpose: Purpose<'_>) -> Result<SecretValue, Failed> {
         let inner = &self.0;
-        let session = inner.session.load_full().ok_or(Failed::Offline)?;
+        let channel = inner.way.channel().ok_or(Failed::Offline)?;
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *seed).map_err(|_| Failed::Random)?;
         let one_time = OneTimeKey::from_seed(&seed);
@@ -132,7 +128,7 @@ impl Exchange {
             one_time_key: one_time.public().to_vec(),
             node_sig: inner.credentials.sign(&body).as_bytes().to_vec(),
         };
-        let mut client = NodeGatewayClient::new(session.channel.clone());
+        let mut client = NodeGatewayClient::new(channel);
         let answer = tokio::time::timeout(PATIENCE, client.exchange_secret(request)).await;
         let v1::SealedSecret { encapsulated_key, ciphertext, signature } =
             answer.map_err(|_| Failed::Late)??.into_inner();

@@ -7,6 +7,7 @@ mod fetch;
 mod live;
 mod open;
 mod outbox;
+pub mod way;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -76,10 +76,17 @@ impl Worker {
         let grants = parts.node.policy.grants_of(&deliver.kind);
         let mut capabilities = parts.node.capabilities.clone();
         let asked = Arc::new(Asked::default());
-        let commanded = Commanded { deliver: &deliver, asked: Arc::clone(&asked), cancel: cancel.clone() };
+        let commanded = Commanded {
+            deliver: &deliver,
+            declared: &kind.manifest().capabilities,
+            granted: &grants,
+            asked: Arc::clone(&asked),
+            cancel: cancel.clone(),
+        };
         for provider in &parts.providers {
             provider.provide(&commanded, &mut capabilities);
         }
+        capabilities.files.get_or_insert_with(|| parts.node.files(&grants));
         let heard: Heard = {
             let (sink, command) = (Arc::clone(&parts.sink), deliver.command);
             Arc::new(move |stream, bytes| sink.output(command, attempt, stream, bytes))

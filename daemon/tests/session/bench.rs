@@ -107,7 +107,13 @@ impl Bench {
     pub(crate) fn config(&self) -> Config {
         let cache = std::env::current_exe().expect("a running program has a path").with_file_name("compiled-kinds");
         let text = "[grants.'test.*']\nnvml = {}\ngpus = { reset = true }\nsystem = { reboot = true }\n\
-                    secrets = { refs = ['token'] }";
+                    secrets = { refs = ['token'] }\n[grants.'logs.collect']\ninventory = {}\nupload = {}\n\
+                    files.folders = ['/var/log', '/var/lib/bcd/public']\n\
+                    process.programs = [\
+                    { program = 'journalctl', argv = ['--no-pager', '--quiet', '--output=short-iso', '--lines=*', '--since=-*s'], read-only = true }, \
+                    { program = 'journalctl', argv = ['--no-pager', '--quiet', '--output=short-iso', '--lines=*', '--since=-*s', '--unit=bcd.service'], read-only = true }, \
+                    { program = 'dmesg', argv = ['--decode', '--time-format', 'iso'], read-only = true }, \
+                    { program = 'nvidia-bug-report.sh', argv = ['--safe-mode', '--output-file', '/var/log/nvidia-bug-report-bcd.log'] }]";
         fs::write(self.path("bcd.toml"), text).expect("a file");
         Config {
             cache_dir: Some(cache),

@@ -224,6 +224,10 @@ pub(crate) struct Desk {
     pub(crate) renewals: Vec<Vec<u8>>,
     /// Whether it does not renew, the next time that it is asked.
     pub(crate) renews_not: bool,
+    /// Where uploads go, for whoever asks for a fresh URL.
+    pub(crate) upload: Option<wire::Upload>,
+    /// The commands for which one was asked.
+    pub(crate) refreshes: Vec<String>,
     /// Whether it knows the node no more.
     pub(crate) rejects: bool,
 }
@@ -324,8 +328,12 @@ impl rpc::node_gateway_server::NodeGateway for Served {
         Ok(Response::new(v1::RenewResponse { certificate_chain }))
     }
 
-    async fn refresh_upload(&self, _: Request<v1::UploadRequest>) -> Result<Response<v1::Upload>, Status> {
-        Err(Status::unimplemented("there are no uploads yet"))
+    async fn refresh_upload(&self, request: Request<v1::UploadRequest>) -> Result<Response<v1::Upload>, Status> {
+        assert!(request.peer_certs().is_some(), "only nodes get URLs");
+        let mut desk = self.desk();
+        desk.refreshes.push(request.into_inner().command_id);
+        let upload = desk.upload.clone().ok_or_else(|| Status::not_found("no such upload"))?;
+        Ok(Response::new(upload.into()))
     }
 
     async fn fetch_release(

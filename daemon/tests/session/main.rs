@@ -9,6 +9,10 @@ mod kinds;
 mod process;
 mod resets;
 mod specs;
+#[allow(dead_code, reason = "the tests of uploads have more faults")]
+#[path = "../upload/store.rs"]
+mod store;
+mod uploads;
 
 use std::sync::{Mutex, mpsc};
 use std::{fs, sync::Arc};

@@ -28,4 +28,5 @@ pub mod slots;
 pub mod state;
 pub mod sweep;
 pub mod trust;
+pub mod upload;
 pub mod workflow;

@@ -11,6 +11,7 @@ mod gpu_reset;
 mod http_proxy;
 mod inventory;
 mod kernel_log;
+mod logs;
 mod remote;
 mod sushy;
 mod this_machine;
