@@ -12,6 +12,7 @@ use bc_proto::pattern::Pattern;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::capability::block_devices::{Images, Tools};
 use crate::capability::kernel_log;
 use crate::capability::nvml::LIBRARY;
 use crate::gateway::Address;
@@ -31,6 +32,10 @@ pub struct Config {
     pub root: PathBuf,
     /// The NVIDIA management library.
     pub nvml: Nvml,
+    /// The tools that talk to disks.
+    pub disks: Tools,
+    /// Where images come from that are written to disks.
+    pub images: Images,
     /// Where the kernel's log is read.
     pub kernel_log: kernel_log::Source,
     /// Where compiled kinds are kept; none compiles them at every start.
@@ -69,6 +74,8 @@ impl Default for Config {
             grants: BTreeMap::new(),
             root: "/".into(),
             nvml: Nvml::default(),
+            disks: Tools::default(),
+            images: Images::default(),
             kernel_log: kernel_log::Source::default(),
             cache_dir: None,
             state_dir: None,
@@ -118,7 +125,7 @@ pub fn read_policy(path: &Path) -> Result<Policy, Unusable> {
 }
 
 /// A span as people write it: `10s`, `2m`.
-fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text).map_err(D::Error::custom)
 }
@@ -135,7 +142,7 @@ mod tests {
     #[test]
     fn a_configuration_names_what_it_does_not_understand() {
         let config: Config = toml::from_str(
-            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[nvml]\nlibrary = '/x.so'\n[grants.'diag.*']\nnvml = {}",
+            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nkernel-log = { file = 'kernel.log' }\n[nvml]\nlibrary = '/x.so'\n[disks]\npoll = '1s'\n[images]\nsources = ['file:///srv/']\n[grants.'diag.*']\nnvml = {}",
         )
         .expect("every key is known");
         assert!(config.policy().grants_of("diag.nvml").nvml.is_some());

@@ -173,6 +173,11 @@ impl KindRun {
         if let Some(programs) = programs.clone() {
             node.capabilities.process = Some(programs);
         }
+        let over = CancellationToken::new();
+        let _over = over.clone().drop_guard();
+        if node.capabilities.block_devices.is_none() {
+            node.capabilities.block_devices = node.own_disks(cancel.clone(), over);
+        }
         let run = Run {
             timeout: self.timeout,
             mode: if self.plan { Mode::Plan } else { Mode::Live },

@@ -13,7 +13,7 @@ use bc_proto::grants::{Capability, Policy};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::admission::{Obstacle, Site};
-use bc_runtime::capability::Capabilities;
+use bc_runtime::capability::{BlockDevices, Capabilities};
 use bc_runtime::effect::ReportOnly;
 use bc_runtime::v1::wit::log::Level;
 use bc_runtime::{Engine, Inspected, Kind, Mode, Run, Watcher};
@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::capability::block_devices::{Disks, Doing};
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;
@@ -42,6 +43,8 @@ pub struct Node {
     pub policy: Policy,
     /// What stands behind its host ABI.
     pub capabilities: Capabilities,
+    /// Its disks, where it may have any to do with.
+    pub disks: Option<Disks>,
     /// Whom it trusts.
     pub trust: Trust,
     /// What supervises the programs that kinds run; `None` for none.
@@ -58,12 +61,18 @@ impl Node {
         let xids = Box::new(move |uuid_of: &dyn Fn(&str) -> Option<String>| kernel_log.xids(uuid_of));
         let nvml = Arc::new(NvmlLibrary::new(&config.nvml.library, addresses.as_deref(), xids));
         let inventory = MachineInventory::new(config.root.clone(), Some(nvml.clone()), now_ms);
+        let supervisor = process::supervisor();
+        // Another role stands for other machines: its own disks are nobody's business.
+        let disks = matches!(config.role, Role::Host | Role::Ramdisk)
+            .then(|| Disks::new(config.root.clone(), supervisor.clone(), config.disks.clone(), &config.images))
+            .transpose()?;
         Ok(Self {
             engine,
+            disks,
             role: config.role,
             policy: config.policy(),
             trust: Trust::default(),
-            supervisor: process::supervisor(),
+            supervisor,
             capabilities: Capabilities {
                 nvml: Some(nvml),
                 inventory: Some(Arc::new(inventory)),
@@ -82,7 +91,7 @@ impl Node {
             Capability::System => has.system.is_some(),
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
             Capability::Upload => has.upload.is_some(),
-            Capability::BlockDevices => has.block_devices.is_some(),
+            Capability::BlockDevices => has.block_devices.is_some() || self.disks.is_some(),
             // The daemon's session brings them, command by command.
             Capability::Secrets => true,
             Capability::Upgrade => has.upgrade.is_some(),
@@ -100,6 +109,16 @@ impl Node {
     /// The programs of one run.
     pub(crate) fn programs(&self) -> Option<Arc<Programs>> {
         self.supervisor.clone().map(|supervisor| Arc::new(Programs::new(supervisor, process::PATH)))
+    }
+
+    /// Its disks for a run that no control plane asked for.
+    pub(crate) fn own_disks(
+        &self,
+        cancel: CancellationToken,
+        over: CancellationToken,
+    ) -> Option<Arc<dyn BlockDevices>> {
+        let watcher = Arc::new(OwnLog { role: self.role });
+        Some(self.disks.as_ref()?.of(Doing { watcher, cancel, over }))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.

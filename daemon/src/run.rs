@@ -22,6 +22,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::commanded::Provider;
 use crate::capability::secrets::Exchange;
 use crate::config::Config;
 use crate::credentials::Credentials;
@@ -157,6 +158,10 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         time: time.clone(),
         outbox: outbox.clone(),
     };
+    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(secrets.clone())];
+    if let Some(disks) = node.disks.clone() {
+        providers.push(Arc::new(disks));
+    }
     let parts = Parts {
         node: Arc::clone(&node),
         identity: who,
@@ -166,7 +171,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         lanes: Lanes::default(),
         time: time.clone(),
         trust: trust.clone(),
-        providers: vec![Arc::new(secrets.clone())],
+        providers,
         terminal: Arc::new(NoTerminal),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
