@@ -18,10 +18,10 @@ use super::OfRun;
 const REFERENCE_BYTES: usize = 256;
 
 /// How often in a row a download may break off without a byte gained.
-const BREAKS: u32 = 5;
+const BREAKS: u32 = 8;
 
-/// The wait after the first break; it doubles with each.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest wait after a break; with eight of them a server has about two minutes to come back.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -37,11 +37,14 @@ pub struct Images {
     /// How long a server may say nothing before the connection is given up.
     #[serde(deserialize_with = "crate::config::span")]
     pub stall: Duration,
+    /// The wait before a download that broke off is gone on with; it doubles while nothing comes.
+    #[serde(deserialize_with = "crate::config::span")]
+    pub retry: Duration,
 }
 
 impl Default for Images {
     fn default() -> Self {
-        Self { sources: Vec::new(), ca: None, stall: Duration::from_secs(30) }
+        Self { sources: Vec::new(), ca: None, stall: Duration::from_secs(30), retry: Duration::from_secs(1) }
     }
 }
 
@@ -50,6 +53,7 @@ pub(super) struct Sources {
     sources: Vec<Source>,
     client: Client,
     stall: Duration,
+    retry: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +88,7 @@ impl Sources {
                 .map_err(|error| anyhow::anyhow!("[images] ca: {} holds no certificates: {error}", file.display()))?;
             client = client.tls_certs_only(roots);
         }
-        Ok(Self { sources, client: client.build()?, stall: images.stall })
+        Ok(Self { sources, client: client.build()?, stall: images.stall, retry: images.retry })
     }
 
     /// Hands an image over, from the first source that has it and can give all of it.
@@ -130,7 +134,7 @@ impl Sources {
                 return Err(Error::new("source", message));
             }
             tracing::warn!(url, breaks, taken = sink.taken(), why, "an image's download broke off and is gone on with");
-            run.pause(FIRST_WAIT * 2_u32.pow(breaks)).await?;
+            run.pause((self.retry * 2_u32.pow(breaks.saturating_sub(1))).min(LONGEST_WAIT)).await?;
         }
     }
 
