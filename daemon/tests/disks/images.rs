@@ -152,13 +152,14 @@ async fn a_wrong_image_is_said_to_be_one_and_cannot_be_booted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_had_leaves_the_disk_as_it_was() {
     let (bytes, sha256) = image(17 * 1024 * 1024);
-    for (acts, expected) in [
-        (&[Act::Status(404)][..], "not-found"),
+    let cases: [(&[Act], &str); 5] = [
+        (&[Act::Status(404)], "not-found"),
         (&[Act::Status(403)], "source"),
         (&[Act::Status(302)], "source"),
         (&[Act::Give], "too-large"),
         (&[Act::Hang], "source"),
-    ] {
+    ];
+    for (acts, expected) in cases {
         let server = Server::start(bytes.clone(), acts);
         let (mut bench, disk) = bench(&server.url);
         bench.images.stall = std::time::Duration::from_millis(50);

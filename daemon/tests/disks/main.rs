@@ -109,5 +109,5 @@ async fn a_cancel_stops_an_overwrite_between_two_pieces() {
     let (code, message) = bench.erase(&disk.path, None, "overwrite").await.expect_err("it is called off");
     assert_eq!(code, "cancelled");
     assert!(message.contains("4194304 of 16777216 bytes"), "{message}");
-    assert_eq!((disk.bytes(4 * MIB - 1, 2)), [0, 0xa5]);
+    assert_eq!(disk.bytes(4 * MIB - 1, 2), [0, 0xa5]);
 }

@@ -157,11 +157,11 @@ impl Report {
     /// Success, or a failure whose details are the same report.
     pub(crate) fn new(minimum_level: Level, devices: Vec<Wiped>) -> Result<Self, Failure> {
         let report = Self { minimum_level, devices };
-        let of = |status| report.devices.iter().filter(|wiped| wiped.status == status).collect::<Vec<_>>();
-        let (failed, doubtful) = (of(Status::Failed), of(Status::NotVerified));
-        if failed.is_empty() && doubtful.is_empty() {
+        if report.devices.iter().all(|wiped| matches!(wiped.status, Status::Wiped | Status::Planned)) {
             return Ok(report);
         }
+        let of = |status| report.devices.iter().filter(|wiped| wiped.status == status).collect::<Vec<_>>();
+        let (failed, doubtful) = (of(Status::Failed), of(Status::NotVerified));
         let last =
             |wiped: &Wiped| wiped.attempts.last().and_then(|attempt| attempt.message.clone()).unwrap_or_default();
         let mut words: Vec<_> =
