@@ -91,14 +91,19 @@ async fn what_would_reach_another_namespace_is_not_offered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_hangs_is_ended_with_its_run() {
-    let (bench, _disk) = nvme(1, "exec sleep 1000");
-    bench.call_off_at("is formatted", &bench.over);
-    let erased = tokio::time::timeout(
-        std::time::Duration::from_secs(20),
-        bench.erase("/dev/nvme0n1", Some("S1"), "nvme-format-user"),
-    );
+    let (bench, _disk) = nvme(1, "touch $DIR/hangs; exec sleep 1000");
+    let (hangs, over) = (bench.path("hangs"), bench.over.clone());
+    tokio::spawn(async move {
+        while !hangs.exists() {
+            tokio::task::yield_now().await;
+        }
+        over.cancel();
+    });
+    let erased = bench.erase("/dev/nvme0n1", Some("S1"), "nvme-format-user");
+    let erased = tokio::time::timeout(std::time::Duration::from_secs(20), erased);
     let (code, message) = erased.await.expect("it ends").expect_err("it was killed");
-    assert!(matches!(code.as_str(), "tool-failed" | "cancelled"), "{code}: {message}");
+    assert_eq!(code, "tool-failed", "{message}");
+    assert!(message.contains("signal 9"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
