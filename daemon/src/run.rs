@@ -158,10 +158,6 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         time: time.clone(),
         outbox: outbox.clone(),
     };
-    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(secrets.clone())];
-    if let Some(disks) = node.disks.clone() {
-        providers.push(Arc::new(disks));
-    }
     let parts = Parts {
         node: Arc::clone(&node),
         identity: who,
@@ -171,7 +167,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
         lanes: Lanes::default(),
         time: time.clone(),
         trust: trust.clone(),
-        providers,
+        providers: providers(&node, &secrets),
         terminal: Arc::new(NoTerminal),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),
@@ -218,6 +214,15 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     let done = serve(shell, handle, sessions, watching, stop, config.stop_grace).await;
     journal.close().await;
     done
+}
+
+/// What stands behind the capabilities of commands.
+fn providers(node: &Node, secrets: &Exchange) -> Vec<Arc<dyn Provider>> {
+    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(secrets.clone())];
+    if let Some(disks) = node.disks.clone() {
+        providers.push(Arc::new(disks));
+    }
+    providers
 }
 
 /// The spec that the node has applied, which signs by the key that it has at that time.

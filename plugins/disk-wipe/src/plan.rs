@@ -116,7 +116,9 @@ pub(crate) fn plan(payload: &Payload, facts: &[Fact]) -> Result<Vec<Target>, Fai
             let message = format!("{expected} disks are expected and there are {}: {}", names.len(), names.join(", "));
             return Err(Failure::new("wrong-count", message).with_details(&names));
         }
-        meant.iter().for_each(|fact| decide(fact, None));
+        for fact in meant {
+            decide(fact, None);
+        }
     } else {
         let mut missing = Vec::new();
         for named in &payload.devices {

@@ -166,13 +166,11 @@ impl OfRun {
     fn wait_a_turn(&self) -> Answer<()> {
         let over = self.run.over.clone();
         let waited = tokio::time::timeout(self.machine.tools.poll, over.cancelled());
-        match tokio::runtime::Handle::current().block_on(waited) {
-            Err(_) => Ok(()),
-            Ok(()) => {
-                let message = "the run is over while the drive still erases itself: nobody knows yet how that ends";
-                Err(Error::new("unknown-state", message))
-            }
+        if tokio::runtime::Handle::current().block_on(waited).is_err() {
+            return Ok(());
         }
+        let message = "the run is over while the drive still erases itself: nobody knows yet how that ends";
+        Err(Error::new("unknown-state", message))
     }
 
     async fn pause(&self, span: Duration) -> Answer<()> {

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bc_runtime::capability::{Answer, Error};
@@ -50,7 +50,7 @@ impl Default for Images {
 
 /// The sources, checked.
 pub(super) struct Sources {
-    sources: Vec<Source>,
+    places: Vec<Source>,
     client: Client,
     stall: Duration,
     retry: Duration,
@@ -88,22 +88,22 @@ impl Sources {
                 .map_err(|error| anyhow::anyhow!("[images] ca: {} holds no certificates: {error}", file.display()))?;
             client = client.tls_certs_only(roots);
         }
-        Ok(Self { sources, client: client.build()?, stall: images.stall, retry: images.retry })
+        Ok(Self { places: sources, client: client.build()?, stall: images.stall, retry: images.retry })
     }
 
     /// Hands an image over, from the first source that has it and can give all of it.
     pub(super) fn fetch(&self, run: &OfRun, image: &str, sink: &mut impl Sink) -> Answer<()> {
         check_reference(image).map_err(|rule| Error::new("invalid-image", format!("the image `{image}`: {rule}")))?;
-        if self.sources.is_empty() {
+        if self.places.is_empty() {
             let message = "this node has no image sources: name some in bcd.toml, [images] sources = [\"https://…/\"]";
             return Err(Error::new("no-source", message));
         }
         let mut refusals: Vec<Error> = Vec::new();
-        for source in &self.sources {
+        for source in &self.places {
             let done = match source {
-                Source::Folder(folder) => from_file(run, folder.join(image), sink),
+                Source::Folder(folder) => from_file(run, &folder.join(image), sink),
                 Source::Web(base) => {
-                    tokio::runtime::Handle::current().block_on(self.from_web(run, format!("{base}{image}"), sink))
+                    tokio::runtime::Handle::current().block_on(self.download(run, format!("{base}{image}"), sink))
                 }
             };
             match done {
@@ -116,7 +116,7 @@ impl Sources {
         Err(Error::new(if is_nowhere { "not-found" } else { "source" }, reasons.join("; ")))
     }
 
-    async fn from_web(&self, run: &OfRun, url: String, sink: &mut impl Sink) -> Answer<()> {
+    async fn download(&self, run: &OfRun, url: String, sink: &mut impl Sink) -> Answer<()> {
         let mut version = None;
         let mut breaks = 0;
         let mut is_begun = false;
@@ -246,12 +246,12 @@ fn version_of(headers: &HeaderMap) -> Option<String> {
     tag.or_else(|| text(LAST_MODIFIED)).map(str::to_owned)
 }
 
-fn from_file(run: &OfRun, path: PathBuf, sink: &mut impl Sink) -> Answer<()> {
+fn from_file(run: &OfRun, path: &Path, sink: &mut impl Sink) -> Answer<()> {
     let failed = |error: &std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new("not-found", format!("there is no {}", path.display())),
         _ => Error::new("source", format!("{} cannot be read: {error}", path.display())),
     };
-    let mut file = File::open(&path).map_err(|error| failed(&error))?;
+    let mut file = File::open(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     if !metadata.is_file() {
         return Err(Error::new("source", format!("{} is no file", path.display())));

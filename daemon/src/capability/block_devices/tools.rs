@@ -14,7 +14,7 @@ use crate::capability::process::Programs;
 const OUTPUT_BYTES: u32 = 64 * 1024;
 
 /// How long a question to a drive may take.
-pub(super) const QUESTION: Duration = Duration::from_secs(60);
+pub(super) const QUESTION: Duration = Duration::from_mins(1);
 
 /// How a tool ended.
 #[derive(Debug)]
