@@ -12,6 +12,7 @@ use bc_proto::pattern::Pattern;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::capability::block_devices::{Images, Tools};
 use crate::capability::nvml::LIBRARY;
 use crate::capability::system::Reboot;
 use crate::capability::{http, kernel_log, process};
@@ -38,6 +39,10 @@ pub struct Config {
     pub gpus: Gpus,
     /// Where programs are looked up that have no path: folders with colons between.
     pub program_path: String,
+    /// The tools that talk to disks.
+    pub disks: Tools,
+    /// Where images come from that are written to disks.
+    pub images: Images,
     /// Where the kernel's log is read.
     pub kernel_log: kernel_log::Source,
     /// Where compiled kinds are kept; none compiles them at every start.
@@ -145,6 +150,8 @@ impl Default for Config {
             http: http::Settings::default(),
             gpus: Gpus::default(),
             program_path: process::PATH.into(),
+            disks: Tools::default(),
+            images: Images::default(),
             kernel_log: kernel_log::Source::default(),
             cache_dir: None,
             state_dir: None,
@@ -214,7 +221,7 @@ mod tests {
     #[test]
     fn a_configuration_names_what_it_does_not_understand() {
         let config: Config = toml::from_str(
-            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nreboot = { delay = '1m', path = '/x', program = ['/sbin/reboot', '-f'] }\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[http]\nca-file = '/ca.pem'\ninsecure-origins = ['https://bmc-*']\n[grants.'diag.*']\nnvml = {}",
+            "role = 'ramdisk'\ngateways = ['https://g:1']\nstop-grace = '2s'\nreboot = { delay = '1m', path = '/x', program = ['/sbin/reboot', '-f'] }\nkernel-log = { file = 'kernel.log' }\n[upgrade]\nconfirm-within = '9s'\n[nvml]\nlibrary = '/x.so'\n[disks]\npoll = '1s'\n[images]\nsources = ['file:///srv/']\n[http]\nca-file = '/ca.pem'\ninsecure-origins = ['https://bmc-*']\n[grants.'diag.*']\nnvml = {}",
         )
         .expect("every key is known");
         assert!(config.policy().grants_of("diag.nvml").nvml.is_some());

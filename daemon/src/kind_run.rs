@@ -186,6 +186,11 @@ impl KindRun {
             let cap = granted.map_or(DEFAULT_UPLOAD_BYTES, |bytes| bytes.0);
             node.capabilities.upload = Some(Arc::new(ToFile::new(file.clone(), cap)));
         }
+        let over = CancellationToken::new();
+        let _over = over.clone().drop_guard();
+        if node.capabilities.block_devices.is_none() {
+            node.capabilities.block_devices = node.own_disks(cancel.clone(), over);
+        }
         let run = Run {
             timeout: self.timeout,
             mode: if self.plan { Mode::Plan } else { Mode::Live },

@@ -13,7 +13,7 @@ use bc_proto::grants::{Capability, Grants, Policy};
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Role;
 use bc_proto::rules::admission::{Obstacle, Site};
-use bc_runtime::capability::{Capabilities, Files, Gpus};
+use bc_runtime::capability::{BlockDevices, Capabilities, Files, Gpus};
 use bc_runtime::effect::ReportOnly;
 use bc_runtime::v1::wit::log::Level;
 use bc_runtime::{Engine, Inspected, Kind, Mode, Run, Watcher};
@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::capability::block_devices::{Disks, Doing};
 use crate::capability::files::Folders;
 use crate::capability::http::Requests;
 use crate::capability::gpus::{Cured, Machine, MachineGpus, Tools};
@@ -48,6 +49,8 @@ pub struct Node {
     pub policy: Policy,
     /// What stands behind its host ABI.
     pub capabilities: Capabilities,
+    /// Its disks, where it may have any to do with.
+    pub disks: Option<Disks>,
     /// Whom it trusts.
     pub trust: Trust,
     /// The root of its files: `/`, or a folder that plays a machine.
@@ -92,8 +95,13 @@ impl Node {
                 state_dir: config.state_dir.clone(),
             }))
         });
+        // Another role stands for other machines: its own disks are nobody's business.
+        let disks = matches!(config.role, Role::Host | Role::Ramdisk)
+            .then(|| Disks::new(config.root.clone(), supervisor.clone(), config.disks.clone(), &config.images))
+            .transpose()?;
         Ok(Self {
             engine,
+            disks,
             role: config.role,
             policy: config.policy(),
             trust: Trust::default(),
@@ -121,7 +129,7 @@ impl Node {
             Capability::Gpus => has.gpus.is_some(),
             Capability::System => has.system.is_some(),
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
-            Capability::BlockDevices => has.block_devices.is_some(),
+            Capability::BlockDevices => has.block_devices.is_some() || self.disks.is_some(),
             // The daemon brings them, command by command.
             Capability::Secrets | Capability::Upgrade | Capability::Upload => true,
             // Every machine has some.
@@ -149,6 +157,16 @@ impl Node {
     /// The files of one run.
     pub(crate) fn files(&self, grants: &Grants) -> Arc<dyn Files> {
         Arc::new(Folders::new(&self.root, grants))
+    }
+
+    /// Its disks for a run that no control plane asked for.
+    pub(crate) fn own_disks(
+        &self,
+        cancel: CancellationToken,
+        over: CancellationToken,
+    ) -> Option<Arc<dyn BlockDevices>> {
+        let watcher = Arc::new(OwnLog { role: self.role });
+        Some(self.disks.as_ref()?.of(Doing { watcher, cancel, over }))
     }
 
     /// A run that no control plane asked for: on this node, now, with what the policy grants.

@@ -22,6 +22,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::commanded::Provider;
 use crate::capability::secrets::Exchange;
 use crate::capability::system::{Reboots, Systems, boot_id};
 use crate::capability::upgrade::{self, Upgrades};
@@ -208,6 +209,11 @@ async fn serve_node(
     let restart = upgrades.restart();
     let reboots = Reboots::new(config.reboot.clone(), node.supervisor.clone());
     let systems = Systems { boot_id_file: config.boot_id_file(), reboots: reboots.clone() };
+    let mut providers: Vec<Arc<dyn Provider>> =
+        vec![Arc::new(secrets.clone()), Arc::new(upgrades.clone()), Arc::new(systems), Arc::new(uploads.clone())];
+    if let Some(disks) = node.disks.clone() {
+        providers.push(Arc::new(disks));
+    }
     let parts = Parts {
         node: Arc::clone(&node),
         identity: who,
@@ -217,12 +223,7 @@ async fn serve_node(
         lanes,
         time: time.clone(),
         trust: trust.clone(),
-        providers: vec![
-            Arc::new(secrets.clone()),
-            Arc::new(upgrades.clone()),
-            Arc::new(systems),
-            Arc::new(uploads),
-        ],
+        providers,
         terminal: Arc::new(Terminals { reboot: reboots, switch: upgrades.clone() }),
         sink: Arc::new(outbox.clone()),
         alive: Box::new(move || watchdog.feed()),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bc_proto::grants::Grants;
 use bc_proto::rules::daemon::Intent;
 use bc_proto::wire::Deliver;
+use bc_runtime::Watcher;
 use bc_runtime::capability::{Answer, Capabilities, Error};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,10 @@ pub struct Commanded<'a> {
     pub asked: Arc<Asked>,
     /// Ends the run.
     pub cancel: CancellationToken,
+    /// Cancelled when the run has ended, however: nobody waits for what still goes on.
+    pub over: CancellationToken,
+    /// Hears how far the run is.
+    pub watcher: Arc<dyn Watcher>,
 }
 
 /// Something that stands behind a capability of commands.

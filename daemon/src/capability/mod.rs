@@ -1,5 +1,6 @@
 //! The powers a node has, free of WebAssembly: each implements one trait of [`bc_runtime::capability`].
 
+pub mod block_devices;
 pub mod commanded;
 pub mod files;
 pub mod gpus;

@@ -67,21 +67,25 @@ impl Worker {
         let Some(kind) = kind else {
             return finished(deliver.command, wire::Report::Failed, Refusal::KindUnavailable.code(), None);
         };
-        let watcher = Follower {
+        let watcher: Arc<dyn Watcher> = Arc::new(Follower {
             command: deliver.command,
             sink: Arc::clone(&parts.sink),
             time: parts.time.reading(),
             role: parts.identity.role.to_string(),
-        };
+        });
         let grants = parts.node.policy.grants_of(&deliver.kind);
         let mut capabilities = parts.node.capabilities.clone();
         let asked = Arc::new(Asked::default());
+        let over = CancellationToken::new();
+        let _over = over.clone().drop_guard();
         let commanded = Commanded {
             deliver: &deliver,
             declared: &kind.manifest().capabilities,
             granted: &grants,
             asked: Arc::clone(&asked),
             cancel: cancel.clone(),
+            over,
+            watcher: Arc::clone(&watcher),
         };
         for provider in &parts.providers {
             provider.provide(&commanded, &mut capabilities);
@@ -105,7 +109,7 @@ impl Worker {
             journal: parts.journal.effects_of(deliver.command, attempt),
             slot,
             capabilities,
-            watcher: Arc::new(watcher),
+            watcher,
             ..parts.node.run_of(&kind, deliver.payload, cancel)
         };
         let report = with_programs(programs, stopped, kind.run(run)).await;

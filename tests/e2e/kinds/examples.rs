@@ -20,7 +20,7 @@ async fn every_example_of_every_kind_passes_its_own_validate() {
         seen.push((component.manifest.name.clone(), component.manifest.examples.len()));
     }
     // The kinds of this repository are for people: each shows what it is for.
-    for name in ["diag.dcgm", "diag.nvml", "gpu.reset", "inventory.refresh"] {
+    for name in ["diag.dcgm", "diag.nvml", "gpu.reset", "inventory.refresh", "metal.disk.wipe", "metal.image.deploy"] {
         assert!(seen.iter().any(|(kind, examples)| kind == name && *examples > 0), "{name} in {seen:?}");
     }
 }

@@ -5,3 +5,4 @@
 mod gateway;
 mod receipts;
 mod signing;
+mod wipe;

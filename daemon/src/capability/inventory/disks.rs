@@ -69,7 +69,7 @@ fn serial(facts: &mut Facts<'_>, name: &str) -> Option<String> {
 }
 
 /// Page 0x80: a header of four bytes, the last two of which are the length of the text behind it (SCSI SPC-4, 7.8.18).
-fn vital_product_serial(page: &[u8]) -> Option<String> {
+pub(in crate::capability) fn vital_product_serial(page: &[u8]) -> Option<String> {
     let (&[_, _, high, low], text) = page.split_first_chunk()?;
     let text = text.get(..usize::from(u16::from_be_bytes([high, low])))?;
     let text = std::str::from_utf8(text).ok()?.trim();

@@ -26,6 +26,8 @@ use serde_json::Value;
 
 use facts::{Facts, Root};
 
+pub(in crate::capability) use self::disks::vital_product_serial;
+
 /// The sections, in the order they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
