@@ -23,8 +23,8 @@ use uuid::Uuid;
 
 use crate::capability::block_devices::{Disks, Doing};
 use crate::capability::files::Folders;
-use crate::capability::http::Requests;
 use crate::capability::gpus::{Cured, Machine, MachineGpus, Tools};
+use crate::capability::http::Requests;
 use crate::capability::inventory::MachineInventory;
 use crate::capability::kernel_log::KernelLog;
 use crate::capability::nvml::NvmlLibrary;

@@ -39,7 +39,11 @@ async fn promise_01_a_real_machine_boots_once() {
     #[expect(clippy::disallowed_methods, reason = "these tests are about programs")]
     let mut make = Command::new(programs::repository().join("tests/vm/initramfs.sh"));
     let said = programs::run(
-        make.arg(&disk).arg(path("BC_VM_MODULES")).arg(programs::program("bcd")).arg(folder.components().as_path()).arg(&port),
+        make.arg(&disk)
+            .arg(path("BC_VM_MODULES"))
+            .arg(programs::program("bcd"))
+            .arg(folder.components().as_path())
+            .arg(&port),
     );
     assert_eq!(said.code, Some(0), "{said:?}");
     let mut machine = Process::start("the machine", &mut machine(&disk, &path("BC_VM_KERNEL")));

@@ -159,6 +159,7 @@ impl Module {
                     not_after: now + PATIENCE,
                     is_held: false,
                     batch: None,
+                    upload: None,
                     requested_by: NAME.into(),
                 });
             }

@@ -53,7 +53,7 @@ impl TryFrom<Row> for Release {
             let publisher = publisher.ok_or_else(|| corrupt("releases", "publisher", &named))?;
             let signature = Signature::from_slice(&signature);
             let signature = signature.map_err(|_| corrupt("releases", "publisher_sig", &named))?;
-            Ok(ReleaseSignature { publisher, signature })
+            Ok::<_, Error>(ReleaseSignature { publisher, signature })
         });
         Ok(Self {
             sha256: row.sha256.try_into().map_err(|_| corrupt("releases", "sha256", &named))?,

@@ -287,6 +287,8 @@ impl Module {
             not_after,
             is_held: false,
             batch,
+            // No step uploads anything.
+            upload: None,
             requested_by: NAME.into(),
         };
         let queued = batches::enqueue(tx, &self.pki, &self.signer, vec![new], now).await?;

@@ -453,6 +453,7 @@ async fn a_machine_that_is_in_use_is_not_wiped_and_other_destructive_commands_en
         not_after: at(10_000),
         is_held: false,
         batch: None,
+        upload: None,
         requested_by: "somebody".into(),
     };
     let queued = queue::enqueue(&mut *stage.fleet.db().await, &signer, other.clone(), stage.now()).await;
