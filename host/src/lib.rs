@@ -31,6 +31,7 @@ pub mod world;
     missing_docs,
     unreachable_pub,
     clippy::pedantic,
+    clippy::large_enum_variant,
     reason = "generated, and none of it may lint later; node.proto holds the documentation"
 )]
 mod grpc {

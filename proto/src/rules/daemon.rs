@@ -299,7 +299,7 @@ impl Core {
                 self.finished(update, &mut step);
             }
             Input::RunIntends { command, intent, result } => {
-                self.intends(command, intent, result, world.now_ms, &mut step)
+                self.intends(command, intent, result, world.now_ms, &mut step);
             }
             Input::Confirmed => self.confirmed(world.now_ms, &mut step),
             Input::SpecApplied { generation } => {
