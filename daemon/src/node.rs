@@ -55,6 +55,8 @@ pub struct Node {
     pub trust: Trust,
     /// The root of its files: `/`, or a folder that plays a machine.
     pub root: PathBuf,
+    /// Where its boot id is.
+    pub boot_id_file: PathBuf,
     /// What supervises the programs that kinds run; `None` for none.
     pub supervisor: Option<PathBuf>,
     /// Where programs are looked up that have no path.
@@ -106,6 +108,7 @@ impl Node {
             policy: config.policy(),
             trust: Trust::default(),
             root: config.root.clone(),
+            boot_id_file: config.boot_id_file(),
             supervisor,
             program_path: config.program_path.clone(),
             capabilities: Capabilities {
@@ -113,7 +116,6 @@ impl Node {
                 inventory: Some(inventory),
                 http: Some(Arc::new(Requests::new(&config.http)?)),
                 gpus: gpus.clone().map(|gpus| gpus as Arc<dyn Gpus>),
-                system: Some(Arc::new(ThisSystem::alone(config.boot_id_file()))),
                 ..Capabilities::default()
             },
             gpus,
@@ -127,11 +129,10 @@ impl Node {
             Capability::Inventory => has.inventory.is_some(),
             Capability::Nvml => has.nvml.is_some(),
             Capability::Gpus => has.gpus.is_some(),
-            Capability::System => has.system.is_some(),
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
             Capability::BlockDevices => has.block_devices.is_some() || self.disks.is_some(),
             // The daemon brings them, command by command.
-            Capability::Secrets | Capability::Upgrade | Capability::Upload => true,
+            Capability::System | Capability::Secrets | Capability::Upgrade | Capability::Upload => true,
             // Every machine has some.
             Capability::Files => true,
             Capability::Http => has.http.is_some(),
@@ -181,6 +182,11 @@ impl Node {
             mode: Mode::Live,
             record: false,
             capabilities: Capabilities {
+                system: self
+                    .capabilities
+                    .system
+                    .clone()
+                    .or_else(|| Some(Arc::new(ThisSystem::alone(self.boot_id_file.clone())))),
                 secrets: self.capabilities.secrets.clone().or_else(|| Some(Arc::new(NoSecrets))),
                 upgrade: self.capabilities.upgrade.clone().or_else(|| Some(Arc::new(NoUpgrades))),
                 upload: self.capabilities.upload.clone().or_else(|| Some(Arc::new(Nowhere))),

@@ -9,7 +9,12 @@ mod output;
 mod upload;
 
 /// Generated from `node.proto`.
-#[expect(missing_docs, clippy::pedantic, clippy::large_enum_variant, reason = "generated; node.proto holds the documentation")]
+#[expect(
+    missing_docs,
+    clippy::pedantic,
+    clippy::large_enum_variant,
+    reason = "generated; node.proto holds the documentation"
+)]
 pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/better_compute.node.v1.rs"));
 }

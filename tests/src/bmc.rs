@@ -204,7 +204,11 @@ impl Machine {
             ("PATCH", SYSTEM) => self.change(headers, body),
             ("POST", RESET) => self.reset(headers, body),
             ("GET", "/redfish/v1/TaskService/Tasks/1") => {
-                let state = if self.passing.len() > 1 { "Running" } else { "Completed" };
+                let is_running = self.passing.len() > 1;
+                if is_running {
+                    self.passing.pop();
+                }
+                let state = if is_running { "Running" } else { "Completed" };
                 found(json!({ "TaskState": state }))
             }
             ("GET", "/redfish/v1/Chassis") => found(json!({ "Members": [{ "@odata.id": "/redfish/v1/Chassis/1" }] })),

@@ -176,15 +176,19 @@ impl Link {
         }
     }
 
-    /// The next frame, which is a report on this command.
+    /// The next frame but for what is said while it runs, which is a report on this command.
     pub(crate) async fn report(&mut self, seq: u64) -> Update {
-        match self.frame().await {
-            v1::from_node::Frame::Update(update) => {
-                let update = Update::try_from(update).expect("it is right");
-                assert_eq!(update.command, id(seq));
-                update
+        loop {
+            match self.frame().await {
+                v1::from_node::Frame::Update(update) => {
+                    let update = Update::try_from(update).expect("it is right");
+                    assert_eq!(update.command, id(seq));
+                    return update;
+                }
+                // What is said while it runs is no report.
+                v1::from_node::Frame::Progress(_) | v1::from_node::Frame::Output(_) => {}
+                other => panic!("no report on {}: {other:?}", id(seq)),
             }
-            other => panic!("no report on {}: {other:?}", id(seq)),
         }
     }
 

@@ -179,7 +179,8 @@ fn memory_is_bounded_whatever_lies_in_the_logs() {
     let stats = &report["stats"];
     assert!(stats["peakMemoryBytes"].as_u64().is_some_and(|bytes| bytes < 64 << 20), "{stats}");
     let (manifest, files) = node.bundle();
-    assert_eq!(files["files/var/log/sparse"].0, 256 << 20, "its newest part");
+    // Half of what may be taken, in whole MiB: something was taken before it.
+    assert_eq!(files["files/var/log/sparse"].0, 255 << 20, "its newest part");
     assert_eq!(files["files/var/log/app/a.log"].0, 4, "it leaves room for the others");
     assert_eq!((&report["result"]["truncated"], &manifest["files"][0]["truncated"]), (&json!(true), &json!(true)));
 }

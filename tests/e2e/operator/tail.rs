@@ -14,7 +14,7 @@ async fn with_scripts() -> Cluster {
     let node = &mut cluster.nodes[0];
     let file = node.path("bcd.toml");
     let config = fs::read_to_string(&file).expect("the node has a configuration");
-    let grant = "process = { programs = [{ program = 'sh', argv = ['-c', '*'] }] }\n";
+    let grant = "[grants.'test.program']\nprocess = { programs = [{ program = 'sh', argv = ['-c', '*'] }] }\n";
     fs::write(&file, config + grant).expect("it can be written");
     node.kill();
     node.start();

@@ -69,7 +69,8 @@ pub struct Systems {
 impl Provider for Systems {
     fn provide(&self, command: &Commanded<'_>, capabilities: &mut Capabilities) {
         let asking = Some((self.reboots.clone(), Arc::clone(&command.asked)));
-        capabilities.system = Some(Arc::new(ThisSystem { boot_id_file: self.boot_id_file.clone(), asking }));
+        let boot_id_file = self.boot_id_file.clone();
+        capabilities.system.get_or_insert_with(|| Arc::new(ThisSystem { boot_id_file, asking }));
     }
 }
 

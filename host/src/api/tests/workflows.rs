@@ -93,7 +93,7 @@ async fn what_is_wrong_with_a_workflow_is_named_before_anything_is_done() {
 async fn a_registered_wipe_that_signs_nothing_is_not_trusted_with_a_workflow() {
     let (api, node) = start().await;
     let component = component::kind(&component::manifest(WIPE, "1.0.1", "traits = ['destructive']"));
-    api.register(component, "?activate=true").await.ok();
+    api.register(component, "?activate=true&acceptWider=true").await.ok();
     let answer = api.call("workflows.create", ask(&api, node)).await;
     assert_eq!(answer.body["error"]["details"]["reason"], "unfit-kind", "{}", answer.body);
 }

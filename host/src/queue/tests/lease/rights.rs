@@ -11,6 +11,7 @@ use crate::trust::Signer;
 
 /// The functions that a runner may call, besides the two that the view is made of.
 const FUNCTIONS: [&str; 9] = [
+    "append_output",
     "complete_command",
     "complete_command_bytes",
     "fail_command",
