@@ -114,14 +114,14 @@ impl World {
         match self.rng.u32(..1000) {
             0..=329 => self.some_frame_to_node(),
             330..=559 => self.some_frame_to_gateway(),
-            560..=651 => self.some_claim(),
-            652..=659 => {
-                let _ = self.scheduled_reboot(node);
-            }
+            560..=659 => self.some_claim(),
             660..=729 => self.queue_something(node),
             730..=769 => self.some_run_ends(node),
             770..=799 => self.go_on(node),
-            800..=849 => self.pass_time(),
+            800..=841 => self.pass_time(),
+            842..=849 => {
+                let _ = self.scheduled_reboot(node);
+            }
             850..=879 => self.call_something_off(),
             880..=894 => self.write_wish(),
             895..=909 => self.some_reconcile(),
