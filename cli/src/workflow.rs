@@ -418,6 +418,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is made where it is passed")]
     fn workflow(state: &str, step: serde_json::Value) -> Workflow {
         let mut whole = json!({
             "step": "wipe", "kind": "metal.disk.wipe", "kindDigest": "ab", "payload": {}, "destructive": true,

@@ -120,7 +120,7 @@ impl Default for Gpus {
             nvidia_smi: "nvidia-smi".into(),
             systemctl: "systemctl".into(),
             // A reset takes seconds; a board with eight GPUs and NVLink most of a minute.
-            reset_timeout: Duration::from_secs(120),
+            reset_timeout: Duration::from_mins(2),
             switch_timeout: Duration::from_secs(15),
         }
     }

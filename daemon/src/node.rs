@@ -131,10 +131,10 @@ impl Node {
             Capability::Gpus => has.gpus.is_some(),
             Capability::Process => has.process.is_some() || self.supervisor.is_some(),
             Capability::BlockDevices => has.block_devices.is_some() || self.disks.is_some(),
-            // The daemon brings them, command by command.
-            Capability::System | Capability::Secrets | Capability::Upgrade | Capability::Upload => true,
-            // Every machine has some.
-            Capability::Files => true,
+            // Every machine has files; the others the daemon brings, command by command.
+            Capability::Files | Capability::System | Capability::Secrets | Capability::Upgrade | Capability::Upload => {
+                true
+            }
             Capability::Http => has.http.is_some(),
         };
         Capability::ALL.into_iter().filter(offered).collect()

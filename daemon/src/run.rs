@@ -137,6 +137,7 @@ pub async fn run_on(node: Arc<Node>, config: Config, stop: CancellationToken) ->
     serve_node(node, config, Running::default(), stop).await.map(drop)
 }
 
+#[expect(clippy::too_many_lines, reason = "the parts of the daemon, in the order in which they need each other")]
 async fn serve_node(
     node: Arc<Node>,
     config: Config,

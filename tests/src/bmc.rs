@@ -162,7 +162,7 @@ async fn answer(
         return (StatusCode::FOUND, [(header::LOCATION, elsewhere)]).into_response();
     }
     if quirks.endless {
-        let chunk = Bytes::from_static(&[b' '; 64 * 1024]);
+        let chunk = Bytes::from(vec![b' '; 64 * 1024]);
         let chunks = futures_util::stream::iter((0..160_000).map(move |_| Ok::<_, std::io::Error>(chunk.clone())));
         return Body::from_stream(chunks).into_response();
     }

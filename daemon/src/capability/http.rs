@@ -137,7 +137,8 @@ fn failed(error: &reqwest::Error) -> Error {
     let mut source = error.source();
     while let Some(cause) = source {
         let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        is_tls |= cause.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>());
+        is_tls |= cause.is::<rustls::Error>()
+            || inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>);
         let cause_words = cause.to_string();
         if !words.ends_with(&cause_words) {
             words = format!("{words}: {cause_words}");

@@ -132,7 +132,9 @@ impl Outbox {
             let Some(line) = session else { continue };
             let room = line.frames.capacity().saturating_sub(line.frames.max_capacity() / 2);
             let (pieces, was_all) = self.0.live.take(None, room);
-            pieces.into_iter().for_each(|piece| line.say(v1::from_node::Frame::Output(piece.into())));
+            for piece in pieces {
+                line.say(v1::from_node::Frame::Output(piece.into()));
+            }
             if !was_all {
                 self.0.live.again();
             }
@@ -144,7 +146,9 @@ impl Outbox {
         if let Some(line) = line {
             let room = line.frames.capacity().saturating_sub(line.frames.max_capacity() / 2);
             let (pieces, _) = self.0.live.take(Some(command), room);
-            pieces.into_iter().for_each(|piece| line.say(v1::from_node::Frame::Output(piece.into())));
+            for piece in pieces {
+                line.say(v1::from_node::Frame::Output(piece.into()));
+            }
         }
         self.0.live.forget(command);
     }

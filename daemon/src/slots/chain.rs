@@ -30,9 +30,8 @@ pub fn begin(state_dir: &Path, within: Duration) -> io::Result<Running> {
     }
     let installed = std::env::current_exe()?;
     let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-    loop {
-        // Nothing is written where there never was another binary.
-        let Some(slots) = store.read()? else { break };
+    // Nothing is written where there never was another binary.
+    while let Some(slots) = store.read()? {
         let start = slots.start(VERSION, now_ms(), within_ms);
         if let Some((release, why)) = &start.given_up {
             tracing::error!(version = release.version, sha256 = release.sha256, %why, "a release is rolled back");

@@ -48,14 +48,12 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(error) => return Err(error),
         };
-        match parse(&text) {
-            Some(slots) => Ok(Some(slots)),
-            None => {
-                tracing::error!(file = %path.display(), "it is not as it was written: the installed binary runs");
-                fs::rename(&path, self.state_dir.join(DAMAGED))?;
-                Ok(None)
-            }
+        if let Some(slots) = parse(&text) {
+            return Ok(Some(slots));
         }
+        tracing::error!(file = %path.display(), "it is not as it was written: the installed binary runs");
+        fs::rename(&path, self.state_dir.join(DAMAGED))?;
+        Ok(None)
     }
 
     /// Changes what is remembered, and returns it when it is on the disk. An error of `change` changes nothing. Where nothing was

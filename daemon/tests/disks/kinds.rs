@@ -13,12 +13,12 @@ use super::bench::{Bench, MIB};
 fn run(bench: &Bench, kind: &str, payload: &Value, more: &[&str]) -> (Value, Option<i32>) {
     let cache = std::env::current_exe().expect("a running program has a path").with_file_name("compiled-kinds");
     let config = format!(
-        "role = 'ramdisk'\nroot = '{}'\nstate-dir = '{}'\ncache-dir = '{}'\n[disks]\npath = '{}'\npoll = '5ms'\n\
+        "role = 'ramdisk'\nroot = '{}'\nstate-dir = '{}'\ncache-dir = '{}'\n[disks]\npath = '{}:/usr/bin:/bin'\npoll = '5ms'\n\
          [images]\nsources = ['file://{}']\n[grants.'metal.*']\nblock-devices = {{ devices = ['/dev/*'], erase = true, write = true }}\n",
         bench.root().display(),
         bench.root().display(),
         cache.display(),
-        format!("{}:/usr/bin:/bin", bench.path("tools").display()),
+        bench.path("tools").display(),
         bench.path("images").display(),
     );
     let file = bench.path("bcd.toml");

@@ -42,7 +42,7 @@ impl Node {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let machine = SimulatedNode::create(folder.path(), &State::eight_h100()).expect("a simulated node");
-        Self { folder: folder, machine }
+        Self { folder, machine }
     }
 
     /// Starts the daemon on this machine.

@@ -79,7 +79,7 @@ impl Module {
                 Ok(steps) => begun += steps,
                 // It does not keep the others from their turn.
                 Err(error) => {
-                    tracing::error!(rollout = %id, error = &error as &dyn std::error::Error, "it stands still for now")
+                    tracing::error!(rollout = %id, error = &error as &dyn std::error::Error, "it stands still for now");
                 }
             }
         }
@@ -108,13 +108,14 @@ impl Module {
                     has_changed = true;
                 }
                 Decision::Begin(nodes) if nodes.is_empty() => {}
-                Decision::Begin(nodes) => match rollouts::active_kind(&mut tx, KIND).await? {
-                    Some(digest) => begun = self.begin(&mut tx, &rollout, digest, nodes, now).await?,
-                    None => {
+                Decision::Begin(nodes) => {
+                    if let Some(digest) = rollouts::active_kind(&mut tx, KIND).await? {
+                        begun = self.begin(&mut tx, &rollout, digest, nodes, now).await?;
+                    } else {
                         rollouts::change(&mut tx, &mut rollout, State::Paused, "kind-not-registered", now).await?;
                         has_changed = true;
                     }
-                },
+                }
             }
         }
         if !has_changed && begun.is_empty() {

@@ -107,6 +107,6 @@ mod tests {
     #[test]
     fn what_is_no_version_is_a_problem_at_its_place() {
         assert_eq!(problems(&to("1.2.3", false)), []);
-        assert_eq!(problems(&to("1.2", false))[0].path, "/version");
+        assert_eq!(problems(&to("1.2", false))[0].pointer, "/version");
     }
 }

@@ -265,17 +265,14 @@ impl<N: Node> Work<'_, N> {
             }
         };
         // A report of an earlier run is not passed off as one of now.
-        match self.find(&report).filter(|after| before.as_ref() != Some(after)) {
-            Some(found) => {
-                if let Some(why) = why {
-                    self.out.problems.push(format!("nvidia/nvidia-bug-report.log.gz is not whole: {why}"));
-                }
-                self.file(Source::Nvidia, "nvidia/nvidia-bug-report.log.gz".to_owned(), &found, Share::Half);
+        if let Some(found) = self.find(&report).filter(|after| before.as_ref() != Some(after)) {
+            if let Some(why) = why {
+                self.out.problems.push(format!("nvidia/nvidia-bug-report.log.gz is not whole: {why}"));
             }
-            None => {
-                let why = why.unwrap_or_else(|| "nvidia-bug-report.sh ended well".to_owned());
-                self.skip_source(Source::Nvidia, format!("{why}, and wrote no report"));
-            }
+            self.file(Source::Nvidia, "nvidia/nvidia-bug-report.log.gz".to_owned(), &found, Share::Half);
+        } else {
+            let why = why.unwrap_or_else(|| "nvidia-bug-report.sh ended well".to_owned());
+            self.skip_source(Source::Nvidia, format!("{why}, and wrote no report"));
         }
     }
 

@@ -214,8 +214,8 @@ fn what_a_program_said_before_it_failed_is_kept_with_the_reason() {
         assert_eq!(all.files["kernel/dmesg.log"], b"half");
         assert!(all.manifest["problems"][0].to_string().contains(reason), "{}", all.manifest);
         let mut node = Played::default().says("dmesg", "", exit);
-        let none = bundle(&mut node, &plan(&[Source::Kernel], MAX_BYTES));
-        assert!(none.files.is_empty() && none.manifest["skipped"][0]["reason"].to_string().contains(reason));
+        let nothing = bundle(&mut node, &plan(&[Source::Kernel], MAX_BYTES));
+        assert!(nothing.files.is_empty() && nothing.manifest["skipped"][0]["reason"].to_string().contains(reason));
     }
 }
 

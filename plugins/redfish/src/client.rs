@@ -78,7 +78,7 @@ impl<'a> Client<'a> {
                     etag = Some(self.get(&resource.path)?.etag.unwrap_or_else(|| "*".to_owned()));
                 }
                 400..=499 => return Ok(Err(answer)),
-                _ => return self.taken(&format!("changing {}", resource.path), answer).map(Ok),
+                _ => return self.taken(&format!("changing {}", resource.path), &answer).map(Ok),
             }
         }
         unreachable!("the last attempt returns")
@@ -102,15 +102,15 @@ impl<'a> Client<'a> {
                 Err(error) => return Err(unanswered(&error)),
             };
         }
-        self.taken(&what, answer)
+        self.taken(&what, &answer)
     }
 
-    fn taken(&mut self, what: &str, answer: Answer) -> Result<Taken, Problem> {
+    fn taken(&mut self, what: &str, answer: &Answer) -> Result<Taken, Problem> {
         match answer.status {
             _ if answer.planned => Ok(Taken::Planned),
-            202 => self.watch(what, &answer),
+            202 => self.watch(what, answer),
             200..=299 => Ok(Taken::Accepted),
-            _ => Err(refused(what, &answer)),
+            _ => Err(refused(what, answer)),
         }
     }
 
@@ -124,7 +124,6 @@ impl<'a> Client<'a> {
             let request = Request { method: "GET", path: monitor.clone(), if_match: None, body: Value::Null };
             if let Ok(answer) = self.bmc.ask(&request) {
                 match (answer.status, text(&answer.body, "/TaskState")) {
-                    (200..=299, Some("Completed")) => return Ok(Taken::Accepted),
                     (_, Some(state @ ("Exception" | "Killed" | "Cancelled" | "Interrupted"))) => {
                         let words = words(&answer.body).unwrap_or_else(|| "it gives no reason".into());
                         return Err(Problem::new(
@@ -133,8 +132,7 @@ impl<'a> Client<'a> {
                         ));
                     }
                     // A monitor answers 202 while the task goes on, and then whatever the action answers.
-                    (200 | 204, None) => return Ok(Taken::Accepted),
-                    (404 | 410, _) => return Ok(Taken::Accepted),
+                    (200..=299, Some("Completed")) | (200 | 204, None) | (404 | 410, _) => return Ok(Taken::Accepted),
                     (400..=599, _) if answer.status != 503 => return Err(refused(what, &answer)),
                     _ => {}
                 }

@@ -153,12 +153,11 @@ pub fn carry_out(client: &mut Client<'_>, id: Option<&str>, action: Action) -> R
             let is_there = state(&body).as_deref() == Some(action.goal());
             let passed_ms = asked_at_ms.saturating_sub(client.bmc.left_ms());
             let verified = match (is_there, action.is_restart()) {
-                (false, _) => None,
                 (true, false) => Some(Verified::State),
                 (true, true) if watch.was_off => Some(Verified::PowerCycle),
                 (true, true) if has_changed(&marks_before, &marks(&body)) => Some(Verified::Reset),
                 (true, true) if unknown.is_none() && passed_ms >= RESTART_WATCH_MS => Some(Verified::AcceptedOnly),
-                (true, true) => None,
+                (false, _) | (true, true) => None,
             };
             if let Some(verified) = verified {
                 return Ok(done(watch.last, verified, watch.looks));

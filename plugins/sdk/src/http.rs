@@ -177,6 +177,7 @@ fn error(code: &str, message: String) -> Error {
 }
 
 /// This project's host puts its own code in front of its words.
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` passes it")]
 fn code(problem: ErrorCode) -> Error {
     if let ErrorCode::InternalError(Some(words)) = &problem
         && let Some((code, message)) = words.split_once(": ")

@@ -169,21 +169,18 @@ impl Ended<'_> {
             State::Failed if !self.is_reported || matches!(self.reason, "timeout" | "deadline" | "interrupted") => {
                 (Meaning::Ambiguous, None)
             }
-            State::Failed => (Meaning::Failed, None),
             // Of the refusals these are about a moment; the others would come again.
             State::Rejected
                 if matches!(self.reason, "EXPIRED" | "NO_SPACE" | "STALE_GENERATION" | "KIND_UNAVAILABLE") =>
             {
                 (Meaning::NothingDone, None)
             }
-            State::Rejected => (Meaning::Failed, None),
             State::Expired if self.reason == "not_after" => (Meaning::NothingDone, None),
-            State::Expired => (Meaning::Failed, None),
             // A node that stops a destructive command says itself how far it was.
             State::Cancelled if self.is_reported && self.is_destructive => (Meaning::Ambiguous, None),
             State::Cancelled if self.is_reported || self.reason == "cancelled" => (Meaning::CalledOff, None),
-            // Rejected or expired with its batch, or with its node.
-            State::Cancelled => (Meaning::Failed, None),
+            // A command that was cancelled otherwise went with its batch, or with its node.
+            State::Failed | State::Rejected | State::Expired | State::Cancelled => (Meaning::Failed, None),
         }
     }
 }
@@ -282,12 +279,11 @@ impl Workflow {
         step.standing = match meaning {
             Meaning::Open => return false,
             Meaning::Succeeded => StepStanding::Succeeded,
-            Meaning::Failed => StepStanding::Failed,
             Meaning::Ambiguous => StepStanding::Ambiguous,
             Meaning::CalledOff => StepStanding::Cancelled,
             Meaning::NothingDone if self.is_cancelling => StepStanding::Cancelled,
             Meaning::NothingDone if step.tries < MAX_TRIES => StepStanding::Waiting,
-            Meaning::NothingDone => StepStanding::Failed,
+            Meaning::Failed | Meaning::NothingDone => StepStanding::Failed,
         };
         true
     }

@@ -43,9 +43,10 @@ impl Emulator {
         fs::create_dir(&state).expect("a folder");
         let text = format!(
             "SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n\
-             SUSHY_EMULATOR_STATE_DIR = {state:?}\nSUSHY_EMULATOR_FAKE_DRIVER = True\n\
+             SUSHY_EMULATOR_STATE_DIR = '{}'\nSUSHY_EMULATOR_FAKE_DRIVER = True\n\
              SUSHY_EMULATOR_FAKE_SYSTEMS = [{{'uuid': '{SYSTEM}', 'name': 'one', 'power_state': 'On', \
-             'external_notifier': False, 'nics': [{{'mac': '00:5c:52:31:3a:9c', 'ip': '172.22.0.100'}}]}}]\n"
+             'external_notifier': False, 'nics': [{{'mac': '00:5c:52:31:3a:9c', 'ip': '172.22.0.100'}}]}}]\n",
+            state.display()
         );
         fs::write(&config, text).expect("a file");
         let child =

@@ -39,8 +39,8 @@ pub fn run(arguments: &[String], state_file: &Path) -> Outcome {
         return exits(text.to_owned(), dcgm.exit.unwrap_or(exit::ALREADY_RUNNING));
     }
     let document = match &dcgm.runtime_error {
-        Some(error) => root(dcgm, json!({ "runtime_error": error })),
-        None => root(dcgm, asked.tests(&state)),
+        Some(error) => root(dcgm, &json!({ "runtime_error": error })),
+        None => root(dcgm, &asked.tests(&state)),
     };
     let mut text = format!("{document:#}\n");
     if let Some(bytes) = dcgm.cut_at {
@@ -56,7 +56,7 @@ pub fn run(arguments: &[String], state_file: &Path) -> Outcome {
     exits(text, dcgm.exit.unwrap_or(fits))
 }
 
-fn root(dcgm: &Dcgm, body: Value) -> Value {
+fn root(dcgm: &Dcgm, body: &Value) -> Value {
     let key = if dcgm.generation == 3 { "DCGM GPU Diagnostic" } else { "DCGM Diagnostic" };
     json!({ key: body })
 }

@@ -92,7 +92,7 @@ mod tests {
         let door = Door::default();
         let closed = door.close(NOW).expect("nobody is inside");
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| door.enter(Duration::from_secs(60)).is_some());
+            let waits = scope.spawn(|| door.enter(Duration::from_mins(1)).is_some());
             drop(closed);
             assert!(waits.join().expect("no panic"));
         });

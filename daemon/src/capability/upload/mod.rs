@@ -36,7 +36,7 @@ const SPOOL: &str = "spool";
 /// What an upload leaves on the disk for the node itself, bytes.
 const KEEP_FREE: u64 = 16 * 1024 * 1024;
 /// How long nothing may move before an attempt counts as failed.
-const STALL: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_mins(1);
 /// How long a connection to a store may take, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a gateway may take for a fresh URL.

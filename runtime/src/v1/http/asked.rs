@@ -15,7 +15,7 @@ use super::{MAX_RESPONSE_BYTES, Request};
 use crate::capability::{Answer, Error};
 
 /// How long a request may take unless the guest says otherwise: BMCs answer slowly.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The longest that a guest may have it take.
 const MAX_TIMEOUT: Duration = Duration::from_mins(10);
@@ -36,15 +36,15 @@ impl Asked {
     /// Checks it. Errors with what the guest has to put right.
     pub(super) fn read(
         method: &Method,
-        scheme: Option<Scheme>,
+        scheme: Option<&Scheme>,
         authority: Option<&str>,
         path: Option<&str>,
         headers: &FieldMap,
-        options: Option<RequestOptions>,
+        options: Option<&RequestOptions>,
     ) -> Answer<Self> {
         let refused = |refused: ask::Refused| Error::new("request-refused", refused.to_string());
         let malformed = |what: String| Error::new("request-malformed", what);
-        let scheme = match &scheme {
+        let scheme = match scheme {
             Some(Scheme::Http) => "http",
             Some(Scheme::Https) | None => "https",
             Some(Scheme::Other(other)) => other,

@@ -80,7 +80,14 @@ impl RunState {
         if self.wasi.pending.len() >= MAX_PENDING {
             return Err(types::ErrorCode::ConnectionLimitReached.into());
         }
-        let asked = Asked::read(&method, scheme, authority.as_deref(), path_with_query.as_deref(), &headers, options);
+        let asked = Asked::read(
+            &method,
+            scheme.as_ref(),
+            authority.as_deref(),
+            path_with_query.as_deref(),
+            &headers,
+            options.as_ref(),
+        );
         let asked = asked.map_err(|refused| types::ErrorCode::InternalError(Some(words(&refused))))?;
         let (answer, answered) = oneshot::channel::<WasiAnswer>();
         self.wasi.pending.push(Pending { asked, collecting: tokio::spawn(whole(body)), body: None, answer });

@@ -10,7 +10,7 @@ use crate::testing::{at, command};
 use crate::trust::Signer;
 
 /// The functions that a runner may call, besides the two that the view is made of.
-const FUNCTIONS: [&str; 9] = [
+const FUNCTIONS: [&str; 10] = [
     "append_output",
     "complete_command",
     "complete_command_bytes",
