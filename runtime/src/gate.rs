@@ -34,6 +34,9 @@ use crate::v1::{Error, LogBudget};
 /// What a transcript holds in place of a secret.
 const REDACTED: &str = "[redacted]";
 
+/// The code of the error with which a capability says that it was called off.
+const CANCELLED: &str = "cancelled";
+
 /// The code of the error that stands for a capability's panic.
 const PANICKED: &str = "host-panicked";
 
@@ -344,7 +347,11 @@ impl Gate {
             Some(error) if call.interface == "http" && ask::may_have_arrived(&error.code) => return Ok(answer),
             Some(error) => State::Failed(self.known.text(&error.in_words()).into_owned()),
         };
+        let was_called_off = answer.error().is_some_and(|error| error.code == CANCELLED);
         self.settle(state).await?;
+        if was_called_off && self.cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
         Ok(answer)
     }
 
