@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+use crate::shipped::ship;
 use crate::{admin, counted};
 
 /// A kind that may upload.
@@ -176,4 +177,27 @@ async fn what_allows_to_write_is_in_no_log_no_row_and_no_answer() {
     }
     let holding: Vec<_> = places.iter().filter(|(_, text)| text.contains(key)).map(|(place, _)| place).collect();
     assert!(holding.iter().any(|place| place.as_str() == "table commands"), "what is no secret is found: {holding:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promise_17_the_logs_of_a_node_are_in_the_store_when_its_command_has_succeeded() {
+    let (mut cluster, _server, _folder) = start(1).await;
+    ship(&mut cluster, 0, &["logs.collect"]).await;
+    let logs = cluster.nodes[0].path("var/log");
+    fs::create_dir_all(&logs).expect("a folder");
+    fs::write(logs.join("app.log"), "the disk is full\n").expect("a log");
+    let operator = admin(&cluster);
+    let payload = r#"{"sources":["files"]}"#;
+    let done = operator.json(&["run", "logs.collect", "--node", "node-0", "--payload", payload]).await;
+    assert_eq!(done["state"], "succeeded", "{done}");
+    let id = done["id"].as_str().expect("an id");
+    let listed = operator.json(&["bundle", "list", "--node", "node-0"]).await;
+    assert_eq!((&listed[0]["state"], &listed[0]["bytes"]), (&json!("stored"), &done["result"]["bytes"]), "{listed}");
+    let file = operator.path("bundle.tar.zst");
+    let download = ["bundle", "download", id, "--node", "node-0", "--json", "-o", &word(&file)];
+    let told: Value = serde_json::from_str(&operator.say(&download).await).expect("JSON");
+    assert_eq!((&told["sha256"], &told["verified"]), (&done["result"]["sha256"], &json!(true)), "{told}");
+    let read = ["bundle", "read", id, "files/var/log/app.log", "--node", "node-0"];
+    assert_eq!(operator.say(&read).await, "the disk is full");
+    assert!(!done.to_string().contains("X-Amz-Signature"), "the URL is nobody's: {done}");
 }

@@ -14,6 +14,7 @@ mod nodes;
 mod outcomes;
 mod reading;
 mod secrets;
+mod shipped;
 mod specs;
 mod tail;
 mod tls;
