@@ -10,6 +10,7 @@ use bc_daemon::join::{self, Join};
 use bc_host::api::types::{
     CommandRef, CreateJoinToken, JoinToken, LabelNode, Node, NodeRef, RegisterKind, RunCommand, WatchEvents,
 };
+use bc_host::registry::NEVER;
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -26,12 +27,13 @@ use crate::{output, shell};
 /// How long a node on this machine may take to connect.
 const CONNECT: Duration = Duration::from_mins(1);
 
-/// Registers the kinds, active and open to everybody who may run commands; answers those that are registered now. A kind that
+/// Registers the kinds, active and, where that can be, open to everybody who may run commands; answers those that are registered now. A kind that
 /// was built anew with other bytes under the same version is left out: what is registered stays.
 pub(super) async fn register(client: &Client, kinds: Vec<KindFile>) -> anyhow::Result<Vec<KindFile>> {
-    let query = RegisterKind { activate: true, exposed: Some(true), accept_wider: true, ..RegisterKind::default() };
     let mut registered = Vec::new();
     for kind in kinds {
+        let exposed = Some(!NEVER.contains(&kind.name.as_str()));
+        let query = RegisterKind { activate: true, exposed, accept_wider: true, ..RegisterKind::default() };
         match client.register(&query, kind.bytes.clone()).await {
             Ok(_) => registered.push(kind),
             Err(CallError::Refused(refusal)) if refusal.code == "CONFLICT" => output::complain(&format!(

@@ -30,7 +30,9 @@ const NVML: &str = "libnvidia-ml.so.1";
 /// Modules whose kinds are for tests and benchmarks: some of them misbehave on purpose.
 const NOT_SHIPPED: [&str; 2] = ["test", "bench"];
 
-/// What is granted to the shipped kinds: they only read.
+/// The kinds that this machine serves, and what is granted to them: they only read. A developer's machine is not rebooted, wiped or
+/// upgraded because somebody tries this out; the other kinds are registered, and a node that grants them runs them.
+const GRANTED: [&str; 2] = ["diag.nvml", "inventory.refresh"];
 const GRANTS: &str = "[grants.\"diag.nvml\"]\nnvml = {}\n\n[grants.\"inventory.refresh\"]\ninventory = {}\n";
 
 /// The folder.
@@ -155,7 +157,7 @@ impl Layout {
         if gpus == Gpus::Simulated {
             self.simulate(simulated_nvml).await?;
         }
-        for kind in kinds {
+        for kind in kinds.iter().filter(|kind| GRANTED.contains(&kind.name.as_str())) {
             let path = self.node("plugins").join(&kind.name).with_added_extension("wasm");
             if fs::read(&path).ok().as_ref() != Some(&kind.bytes) {
                 write_private(&path, &kind.bytes).with_context(|| format!("{} cannot be written", path.display()))?;
