@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::checked::invalid;
 use super::{Invalid, v1};
 
-/// Where the one file of a command goes.
+/// Where the one file of a command goes. Its serde form is the one in which the node's journal keeps it: without the URL, which whoever
+/// reads the disk could use. Who takes it from there asks for a fresh one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upload {
     /// Scheme, host, port where it is not the scheme's own, and path.
@@ -17,14 +18,15 @@ pub struct Upload {
     /// The most bytes.
     pub max_bytes: u64,
     /// The object with a query that allows one PUT.
+    #[serde(skip)]
     pub url: PresignedUrl,
     /// Until when the URL is good for, milliseconds since the Unix epoch, server time.
+    #[serde(skip)]
     pub url_expires_ms: u64,
 }
 
 /// A URL that gives whoever has it the right to write: its query stands in no log and no message.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct PresignedUrl(String);
 
 impl PresignedUrl {
@@ -92,6 +94,10 @@ mod tests {
         };
         let good = message("https://s3.example/b/k", "https://s3.example/b/k?sig=secret", 1).expect("it is right");
         assert!(!format!("{good:?}").contains("secret"));
+        let kept = serde_json::to_string(&good).expect("text and a number");
+        assert!(!kept.contains("secret"), "{kept}");
+        let back: Upload = serde_json::from_str(&kept).expect("it was written so");
+        assert_eq!((back.object.as_str(), back.url_expires_ms), ("https://s3.example/b/k", 0), "its URL is over");
         assert_eq!(Upload::try_from(v1::Upload::from(good.clone())), Ok(good));
         for (object, url, max_bytes, field) in [
             ("ftp://s3.example/b/k", "ftp://s3.example/b/k", 1, "object"),
