@@ -3,6 +3,7 @@
 //! **Invariant:** nothing here knows the control plane's database; what the node is told arrives as values.
 
 pub mod about;
+mod authorities;
 pub mod capability;
 pub mod config;
 pub mod credentials;

@@ -16,6 +16,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Certificate, Client, Method, Url};
 use serde::Deserialize;
 
+use crate::authorities;
+
 /// How long a connection may take: a BMC that is there answers within a second.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -60,10 +62,8 @@ impl Requests {
                 .retry(reqwest::retry::never())
                 .http1_only()
         };
-        let mut checking = client();
-        if let Some(file) = &settings.ca_file {
-            checking = checking.tls_certs_only(certificates(file)?);
-        }
+        let believed = settings.ca_file.as_deref().map(certificates).transpose()?;
+        let checking = client().tls_certs_only(believed.unwrap_or_else(authorities::of_system));
         let trusting = client().tls_certs_only([]).tls_danger_accept_invalid_certs(true);
         Ok(Self {
             checking: checking.build().context("the HTTP client cannot be made")?,

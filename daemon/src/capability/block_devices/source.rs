@@ -13,6 +13,7 @@ use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
 
 use super::OfRun;
+use crate::authorities;
 
 /// The longest reference, bytes.
 const REFERENCE_BYTES: usize = 256;
@@ -72,6 +73,12 @@ pub(super) trait Sink {
     fn taken(&self) -> u64;
 }
 
+fn certificates(file: &Path) -> anyhow::Result<Vec<reqwest::Certificate>> {
+    let pem = std::fs::read(file).map_err(|error| anyhow::anyhow!("[images] ca: {}: {error}", file.display()))?;
+    reqwest::Certificate::from_pem_bundle(&pem)
+        .map_err(|error| anyhow::anyhow!("[images] ca: {} holds no certificates: {error}", file.display()))
+}
+
 impl Sources {
     /// Errors name the source that does not fit.
     pub(super) fn new(images: &Images) -> anyhow::Result<Self> {
@@ -79,15 +86,12 @@ impl Sources {
         let sources = sources.map_err(|error| anyhow::anyhow!("[images] sources: {error}"))?;
         // Whoever made a client in this process before chose the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client =
-            Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).connect_timeout(images.stall);
-        if let Some(file) = &images.ca {
-            let pem =
-                std::fs::read(file).map_err(|error| anyhow::anyhow!("[images] ca: {}: {error}", file.display()))?;
-            let roots = reqwest::Certificate::from_pem_bundle(&pem)
-                .map_err(|error| anyhow::anyhow!("[images] ca: {} holds no certificates: {error}", file.display()))?;
-            client = client.tls_certs_only(roots);
-        }
+        let believed = images.ca.as_deref().map(certificates).transpose()?;
+        let client = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(images.stall)
+            .tls_certs_only(believed.unwrap_or_else(authorities::of_system));
         Ok(Self { places: sources, client: client.build()?, stall: images.stall, retry: images.retry })
     }
 
