@@ -48,7 +48,12 @@ impl Operator {
     /// The program with words.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = programs::command("better-compute");
-        command.args(words).env("BETTER_COMPUTE_CONFIG", self.path("config.toml")).env("HOME", self.folder.path());
+        // What it writes without being told where lies in the person's folder.
+        command
+            .args(words)
+            .current_dir(self.folder.path())
+            .env("BETTER_COMPUTE_CONFIG", self.path("config.toml"))
+            .env("HOME", self.folder.path());
         command
     }
 
