@@ -1,12 +1,12 @@
 //! The BMC kinds against an independent Redfish service: the emulator of sushy-tools, which `cargo xtask setup` installs.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use bc_tests::cluster::until;
 use bc_tests::programs;
 use serde_json::json;
-use tokio::net::TcpStream;
 
 use super::remote::{code, result, run};
 
@@ -28,14 +28,10 @@ impl Drop for Emulator {
 }
 
 impl Emulator {
-    /// None, and a word about it, where it is not installed.
-    #[expect(clippy::disallowed_methods, clippy::print_stderr, reason = "this test is about a program")]
-    async fn start() -> Option<Self> {
+    #[expect(clippy::disallowed_methods, reason = "this test is about a program")]
+    async fn start() -> Self {
         let program = programs::repository().join("target/sushy/venv/bin/sushy-emulator");
-        if !program.is_file() {
-            eprintln!("skipped: {} is missing; run `cargo xtask setup`", program.display());
-            return None;
-        }
+        assert!(program.is_file(), "{} is missing: run `cargo xtask setup`", program.display());
         let folder = tempfile::tempdir().expect("a folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
         let config = folder.path().join("sushy.conf");
@@ -53,17 +49,18 @@ impl Emulator {
             Command::new(program).arg("--config").arg(&config).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut emulator =
             Self { child: child.expect("it starts"), origin: format!("http://127.0.0.1:{port}"), _folder: folder };
-        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        until("the emulator listens", || {
             assert!(emulator.child.try_wait().expect("a child").is_none(), "the emulator ended");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        Some(emulator)
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        })
+        .await;
+        emulator
     }
 }
 
 #[tokio::test]
 async fn an_independent_redfish_service_is_switched_off_and_on() {
-    let Some(bmc) = Emulator::start().await else { return };
+    let bmc = Emulator::start().await;
     for (action, state) in [("ForceOff", "Off"), ("On", "On")] {
         let payload = json!({ "bmc": bmc.origin, "action": action });
         let report = run("metal.bmc.power", &[&bmc.origin], payload).await;
@@ -78,7 +75,7 @@ async fn an_independent_redfish_service_is_switched_off_and_on() {
 
 #[tokio::test]
 async fn an_independent_redfish_service_is_told_what_to_boot() {
-    let Some(bmc) = Emulator::start().await else { return };
+    let bmc = Emulator::start().await;
     let payload = json!({ "bmc": bmc.origin, "target": "Pxe", "enabled": "Continuous" });
     let report = run("metal.boot.set", &[&bmc.origin], payload).await;
     assert_eq!((&result(&report)["target"], &result(&report)["enabled"]), (&json!("Pxe"), &json!("Continuous")));
