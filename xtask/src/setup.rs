@@ -12,6 +12,9 @@ const NEXTEST: &str = "0.9.143";
 const SUSHY: &str = "tests/peers/sushy.txt";
 const SUSHY_VENV: &str = "target/sushy/venv";
 
+/// Where programs for Node.js stand that the tests run, each with a `package-lock.json`.
+const NODE_FOLDERS: &[&str] = &["clients/typescript", "tests/browser", "tests/clients/mcp"];
+
 pub(crate) fn run(shell: &Shell) -> anyhow::Result<()> {
     let targets = cmd!(shell, "rustc --print target-libdir --target {TARGET}").quiet().read()?;
     if !shell.path_exists(&targets) {
@@ -23,6 +26,12 @@ pub(crate) fn run(shell: &Shell) -> anyhow::Result<()> {
     if !shell.path_exists(format!("{SUSHY_VENV}/bin/sushy-emulator")) {
         cmd!(shell, "python3 -m venv {SUSHY_VENV}").run()?;
         cmd!(shell, "{SUSHY_VENV}/bin/pip install --quiet --disable-pip-version-check --requirement {SUSHY}").run()?;
+    }
+    for folder in NODE_FOLDERS.iter().filter(|folder| shell.path_exists(format!("{folder}/package-lock.json"))) {
+        // npm writes this file last.
+        if !shell.path_exists(format!("{folder}/node_modules/.package-lock.json")) {
+            cmd!(shell, "npm ci --no-audit --no-fund --prefix {folder}").run()?;
+        }
     }
     Ok(())
 }
