@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use bc_proto::rules::state::State;
 
+pub use bc_host::words::state;
+
 /// The codes, for `--help`.
 pub const HELP: &str = "Exit codes: 0 succeeded, 1 usage or refused by the API, 2 failed, 3 rejected by the node, 5 expired, \
                         6 cancelled, 7 awaits approval, 8 unknown (contact was lost), 9 a log or receipt that does not hold, 124 the wait timed out, 130 interrupted.";
@@ -50,11 +52,6 @@ impl From<Ending> for ExitCode {
     fn from(ending: Ending) -> Self {
         Self::from(code(ending))
     }
-}
-
-/// The state that the API's word means; `None` for a word that this program does not know.
-pub fn state(word: &str) -> Option<State> {
-    State::ALL.into_iter().find(|state| state.to_string() == word)
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ mod testing;
 pub mod tls;
 pub mod trust;
 pub mod vault;
+pub mod web;
+pub mod words;
 pub mod world;
 
 /// Both sides of the session protocol, generated from `proto/node.proto`.

@@ -25,7 +25,7 @@ use crate::tls::Https;
 use crate::trust::{self, Signer};
 use crate::vault::Vault;
 use crate::world::World;
-use crate::{api, audit, bundles};
+use crate::{api, audit, bundles, web};
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]
@@ -157,7 +157,10 @@ pub async fn run(
         config: config.clone(),
     });
     let mut serving_api = match listeners.api {
-        Some(listener) => serve_api(listener, listeners.api_tls, api::router(app), stop.clone())?,
+        Some(listener) => {
+            let router = web::router(app, listeners.api_tls.is_some());
+            serve_api(listener, listeners.api_tls, router, stop.clone())?
+        }
         None => Box::pin(std::future::pending()),
     };
     let until_stop = async {

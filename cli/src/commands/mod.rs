@@ -2,7 +2,6 @@
 //!
 //! **Invariant:** nothing here cancels a command but `commands cancel`.
 
-mod explain;
 pub mod follow;
 pub mod progress;
 mod run;
@@ -13,7 +12,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bc_host::api::types::{CommandRef, Node, NodeRef};
+use bc_host::api::types::{Command, CommandRef, Node, NodeRef};
+use bc_host::words;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
@@ -160,17 +160,17 @@ impl One {
         let (client, reference) = self.reach().await?;
         let seen = follow::get(&client, &reference).await?;
         let CommandRef { tenant_id, node_id, .. } = reference;
-        let mut around = explain::Around::default();
+        let mut around = words::Around::default();
         if !seen.is_over() {
             let request = NodeRef { tenant_id: tenant_id.clone(), node_id: node_id.clone() };
             around.node = Some(client.call::<Node>("nodes.get", &request).await?);
             for state in ["dispatched", "acked", "running"] {
                 let request = json!({ "tenantId": tenant_id, "nodeId": node_id, "state": state });
-                around.in_flight.extend(client.pages::<Seen>("commands.list", request, 200).await?);
+                around.in_flight.extend(client.pages::<Command>("commands.list", request, 200).await?);
             }
         }
         let now = shell::now();
-        let reasons = explain::explain(&seen, &around, now);
+        let reasons = words::explain(&seen.command, &around, now);
         if self.output.format() == crate::format::Format::Table {
             output::say(&format!("{}\n  {}", seen.line(), reasons.join("\n  ")));
         } else {

@@ -22,47 +22,47 @@ use crate::store::tokens::{self, Hash, Holder, Name};
 const PREFIX: &str = "bct_";
 
 /// See a node and its commands.
-pub(super) const NODES_READ: &str = "compute:nodes:read";
+pub(crate) const NODES_READ: &str = "compute:nodes:read";
 /// Run commands on a node, and call them off.
-pub(super) const NODES_EXEC: &str = "compute:nodes:exec";
+pub(crate) const NODES_EXEC: &str = "compute:nodes:exec";
 /// Label and delete a node.
-pub(super) const NODES_WRITE: &str = "compute:nodes:write";
+pub(crate) const NODES_WRITE: &str = "compute:nodes:write";
 /// Make join tokens.
-pub(super) const NODES_JOIN: &str = "compute:nodes:join";
+pub(crate) const NODES_JOIN: &str = "compute:nodes:join";
 /// See a kind.
-pub(super) const KINDS_READ: &str = "compute:kinds:read";
+pub(crate) const KINDS_READ: &str = "compute:kinds:read";
 /// Register, activate and retire a kind.
-pub(super) const KINDS_WRITE: &str = "compute:kinds:write";
+pub(crate) const KINDS_WRITE: &str = "compute:kinds:write";
 /// Watch events.
-pub(super) const EVENTS_READ: &str = "compute:events:read";
+pub(crate) const EVENTS_READ: &str = "compute:events:read";
 /// Make, see and revoke tokens.
-pub(super) const TOKENS_WRITE: &str = "compute:tokens:write";
+pub(crate) const TOKENS_WRITE: &str = "compute:tokens:write";
 
 /// Propose batches.
-pub(super) const BATCHES_CREATE: &str = "compute:batches:create";
+pub(crate) const BATCHES_CREATE: &str = "compute:batches:create";
 /// See batches.
-pub(super) const BATCHES_READ: &str = "compute:batches:read";
+pub(crate) const BATCHES_READ: &str = "compute:batches:read";
 /// Hand in approvals, and reject batches.
-pub(super) const BATCHES_APPROVE: &str = "compute:batches:approve";
+pub(crate) const BATCHES_APPROVE: &str = "compute:batches:approve";
 /// Set what a node should be.
-pub(super) const SPECS_WRITE: &str = "compute:specs:write";
+pub(crate) const SPECS_WRITE: &str = "compute:specs:write";
 /// Reserve GPUs of a node, and give them back.
-pub(super) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
+pub(crate) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
 /// Read the transparency log.
-pub(super) const AUDIT_READ: &str = "compute:audit:read";
+pub(crate) const AUDIT_READ: &str = "compute:audit:read";
 
 /// The token made of these random bytes.
-pub(super) fn token(entropy: [u8; 32]) -> String {
+pub(crate) fn token(entropy: [u8; 32]) -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(entropy))
 }
 
 /// What is stored of a token.
-pub(super) fn hash(token: &str) -> Hash {
+pub(crate) fn hash(token: &str) -> Hash {
     Sha256::digest(token).into()
 }
 
 /// What names a token without being it.
-pub(super) fn id(hash: &[u8]) -> String {
+pub(crate) fn id(hash: &[u8]) -> String {
     hex::encode(&hash[..size_of::<Name>().min(hash.len())])
 }
 
@@ -73,8 +73,8 @@ fn is_token(text: &str) -> bool {
 
 /// The caller of a method.
 #[derive(Clone)]
-pub(super) struct Caller {
-    pub(super) holder: Holder,
+pub(crate) struct Caller {
+    pub(crate) holder: Holder,
     hash: Hash,
 }
 
@@ -82,6 +82,11 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        // A page's visitor, put there by this process; no request brings extensions along.
+        if let Some(caller) = parts.extensions.get::<Self>() {
+            tracing::Span::current().record("tenant", tracing::field::display(caller.holder.tenant));
+            return Ok(caller.clone());
+        }
         let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = header.and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
@@ -91,7 +96,7 @@ impl FromRequestParts<App> for Caller {
             let message = "a token is missing; send `Authorization: Bearer bct_…`";
             return Err(Failure::new(Code::Unauthenticated, message));
         };
-        let caller = if is_token(given) { Self::of(app, hash(given)).await? } else { None };
+        let caller = Self::with(app, given).await?;
         let caller = caller.ok_or_else(|| {
             Failure::new(Code::Unauthenticated, "the token is unknown, expired or revoked; ask for another")
         })?;
@@ -101,29 +106,40 @@ impl FromRequestParts<App> for Caller {
 }
 
 impl Caller {
-    async fn of(app: &App, hash: Hash) -> Result<Option<Self>, Failure> {
+    /// Who has this token; `None` for one that does not count.
+    pub(crate) async fn with(app: &App, token: &str) -> Result<Option<Self>, Failure> {
+        if is_token(token) { Self::of(app, hash(token)).await } else { Ok(None) }
+    }
+
+    /// What is stored of the caller's token.
+    pub(crate) fn token_hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Who has the token of this hash, as it stands now.
+    pub(crate) async fn of(app: &App, hash: Hash) -> Result<Option<Self>, Failure> {
         let mut db = app.db().await?;
         let holder = tokens::holder(&mut db, hash, app.now()).await?;
         Ok(holder.map(|holder| Self { holder, hash }))
     }
 
     /// The caller as it stands now, for calls that last; `None` when its token counts no more.
-    pub(super) async fn again(&self, app: &App) -> Result<Option<Self>, Failure> {
+    pub(crate) async fn again(&self, app: &App) -> Result<Option<Self>, Failure> {
         Self::of(app, self.hash).await
     }
 
     /// Refuses every tenant but the caller's own.
-    pub(super) fn tenant(&self, tenant: TenantId) -> Result<(), Failure> {
+    pub(crate) fn tenant(&self, tenant: TenantId) -> Result<(), Failure> {
         if tenant == self.holder.tenant { Ok(()) } else { Err(Failure::not_found("tenant", tenant)) }
     }
 
     /// Whether the caller may do this with that.
-    pub(super) fn may(&self, permission: &str, resource: &str) -> bool {
+    pub(crate) fn may(&self, permission: &str, resource: &str) -> bool {
         permission::is_allowed(&self.holder.grants, permission, resource)
     }
 
     /// Refuses what the caller may not do with a node of its tenant. A node that it may not even read does not exist for it.
-    pub(super) fn on_node(&self, permission: &str, node: NodeId) -> Result<(), Failure> {
+    pub(crate) fn on_node(&self, permission: &str, node: NodeId) -> Result<(), Failure> {
         let resource = format!("compute-node/{node}");
         if self.may(permission, &resource) {
             Ok(())
@@ -135,7 +151,7 @@ impl Caller {
     }
 
     /// Refuses what the caller may not do with a kind.
-    pub(super) fn on_kind(&self, permission: &str, name: &str) -> Result<(), Failure> {
+    pub(crate) fn on_kind(&self, permission: &str, name: &str) -> Result<(), Failure> {
         let resource = format!("kind/{name}");
         if self.may(permission, &resource) {
             Ok(())
@@ -147,20 +163,20 @@ impl Caller {
     }
 
     /// Refuses what the caller may not do with its tenant.
-    pub(super) fn on_tenant(&self, permission: &str, tenant: TenantId) -> Result<(), Failure> {
+    pub(crate) fn on_tenant(&self, permission: &str, tenant: TenantId) -> Result<(), Failure> {
         self.tenant(tenant)?;
         let resource = format!("tenant/{tenant}");
         if self.may(permission, &resource) { Ok(()) } else { Err(denied(permission, &resource)) }
     }
 
     /// Refuses who may do this with nothing at all, before any work is spent on it.
-    pub(super) fn somewhere(&self, permission: &str) -> Result<(), Failure> {
+    pub(crate) fn somewhere(&self, permission: &str) -> Result<(), Failure> {
         let may = self.holder.grants.iter().any(|grant| grant.allows(permission, &grant.resource));
         if may { Ok(()) } else { Err(denied(permission, "any resource")) }
     }
 
     /// What of these grants the caller does not have itself.
-    pub(super) fn lacks<'a>(&self, grants: impl IntoIterator<Item = &'a Grant>) -> Vec<&'a Grant> {
+    pub(crate) fn lacks<'a>(&self, grants: impl IntoIterator<Item = &'a Grant>) -> Vec<&'a Grant> {
         grants.into_iter().filter(|grant| !self.holder.grants.iter().any(|own| own.covers(grant))).collect()
     }
 }

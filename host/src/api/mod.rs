@@ -3,7 +3,7 @@
 //! **Invariant:** what a caller may not see does not exist for it: the answer is `NOT_FOUND`, the same as for what is unknown.
 
 mod audit;
-mod auth;
+pub(crate) mod auth;
 mod batches;
 pub mod bootstrap;
 mod bundles;
@@ -113,11 +113,13 @@ impl App {
         Self(Arc::new(Inner { parts, outbox: Arc::new(Outbox::new()) }))
     }
 
-    async fn db(&self) -> Result<PoolConnection<Postgres>, Failure> {
+    /// A connection of the pool.
+    pub(crate) async fn db(&self) -> Result<PoolConnection<Postgres>, Failure> {
         Ok(self.pool.acquire().await?)
     }
 
-    fn now(&self) -> OffsetDateTime {
+    /// The time now.
+    pub(crate) fn now(&self) -> OffsetDateTime {
         self.world.now()
     }
 }

@@ -31,6 +31,7 @@ pub mod tokens;
 pub mod transparency;
 pub mod trust_bundles;
 pub mod uploads;
+pub mod web_sessions;
 pub mod worker_keys;
 pub mod workflows;
 

@@ -1,33 +1,31 @@
-//! `commands explain`: why a command waits, or what happened to it, in words.
+//! Why a command waits, or what happened to it, in words: what `commands explain` prints and the page of a command shows.
 //!
 //! **Invariant:** a pure function of what the API says; every state has an answer.
 
-use bc_host::api::types::Node;
 use bc_proto::manifest::Lane;
 use bc_proto::rules::lane::LIMITS;
 use bc_proto::rules::state::State;
 use time::OffsetDateTime;
 
-use super::seen::{Seen, meaning};
-use crate::exit;
-use crate::format::{distance, moment};
+use super::meaning::meaning;
+use super::{distance, moment, state};
+use crate::api::types::{Command, Node};
 
 /// What stands around a command that is not over.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Around {
+pub struct Around {
     /// Its node.
-    pub(super) node: Option<Node>,
+    pub node: Option<Node>,
     /// The node's commands that are in flight, of any lane.
-    pub(super) in_flight: Vec<Seen>,
+    pub in_flight: Vec<Command>,
 }
 
 /// The reasons, the strongest first.
-pub(super) fn explain(seen: &Seen, around: &Around, now: OffsetDateTime) -> Vec<String> {
-    let command = &seen.command;
+pub fn explain(command: &Command, around: &Around, now: OffsetDateTime) -> Vec<String> {
     let mut reasons = Vec::new();
-    match exit::state(&command.state) {
+    match state(&command.state) {
         None => reasons.push(format!("this program does not know the state {:?}; use a newer one", command.state)),
-        Some(State::Pending) => waits(seen, around, now, &mut reasons),
+        Some(State::Pending) => waits(command, around, now, &mut reasons),
         Some(state @ (State::Dispatched | State::Acked | State::Running)) => {
             reasons.push(match state {
                 State::Dispatched => "it was sent to the node, which has not acknowledged it yet".to_owned(),
@@ -66,8 +64,7 @@ pub(super) fn explain(seen: &Seen, around: &Around, now: OffsetDateTime) -> Vec<
     reasons
 }
 
-fn waits(seen: &Seen, around: &Around, now: OffsetDateTime, reasons: &mut Vec<String>) {
-    let command = &seen.command;
+fn waits(command: &Command, around: &Around, now: OffsetDateTime, reasons: &mut Vec<String>) {
     if command.awaiting_approval {
         let batch = command.batch_id.as_deref().unwrap_or("its batch");
         reasons.push(format!(
@@ -82,8 +79,8 @@ fn waits(seen: &Seen, around: &Around, now: OffsetDateTime, reasons: &mut Vec<St
         ));
     }
     if let Some((lane, limit)) = lane(&command.lane) {
-        let outstanding = around.in_flight.iter().filter(|other| other.command.lane == command.lane);
-        let outstanding: Vec<_> = outstanding.map(|other| other.command.id.as_str()).collect();
+        let outstanding = around.in_flight.iter().filter(|other| other.lane == command.lane);
+        let outstanding: Vec<_> = outstanding.map(|other| other.id.as_str()).collect();
         if outstanding.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
             reasons.push(format!(
                 "the lane {lane} is full ({} of {limit}): {}",
@@ -130,7 +127,7 @@ mod tests {
 
     const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH.saturating_add(time::Duration::days(20_000));
 
-    fn seen(id: u8, change: &Value) -> Seen {
+    fn seen(id: u8, change: &Value) -> Command {
         let mut document = json!({
             "id": format!("cmd_{id}"), "tenantId": "tenant_1", "nodeId": "node_1", "seq": id, "kind": "logs.collect",
             "kindDigest": "ab", "lane": "bulk", "state": "pending", "reason": "", "payload": {}, "idempotencyKey": "api:1",
