@@ -43,6 +43,7 @@
       for (const [id, top, left] of places) document.getElementById(id)?.scrollTo(left, top);
       if (focus) part.querySelector(focus)?.focus({ preventScroll: true });
     }
+    if (!fresh.getElementById("progress")) document.getElementById("progress")?.remove(); // It is over.
     if (fresh.title) document.title = fresh.title;
     follow();
   };
@@ -72,9 +73,17 @@
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; refresh(); }, GATHER_MS); };
 
   // What happens ---------------------------------------------------------------------------------------------------------
-  const TOPICS = (body.dataset.topics || "command.settled node.command.queued node.command.cancel-requested command.progress").split(" ");
+  const TOPICS = (body.dataset.topics || "command.settled node.command.queued node.command.cancel-requested").split(" ");
   let source = null;
   let lost = 0;
+  const progress = (it) => {
+    const place = document.getElementById("progress");
+    if (!place) return;
+    place.hidden = false;
+    const bar = place.querySelector("progress");
+    if (it.total) { bar.max = it.total; bar.value = it.done; } else bar.removeAttribute("value");
+    place.querySelector("span").textContent = `${it.done}${it.total ? ` of ${it.total}` : ""} ${it.unit} ${it.message}`;
+  };
   const poll = () => setInterval(() => { if (!document.hidden) refresh(); }, POLL_MS);
   const listen = () => {
     source = new EventSource(body.dataset.live);
@@ -88,6 +97,7 @@
     };
     source.onmessage = soon;
     for (const topic of TOPICS) source.addEventListener(topic, soon);
+    source.addEventListener("command.progress", (event) => progress(JSON.parse(event.data)));
     source.onerror = () => {
       if (source.readyState === EventSource.CLOSED) {
         clearTimeout(lost);

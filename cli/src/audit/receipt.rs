@@ -9,16 +9,15 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bc_host::audit::certificate;
+use bc_host::words;
 use bc_proto::id::NodeId;
 use bc_proto::receipt::Receipt;
-use bc_proto::rules::receipt::{self, Attested, Proven, Trusted};
+use bc_proto::rules::receipt::{self, Proven, Trusted};
 use bc_proto::sign::PublicKey;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 
-use crate::format::instant;
 use crate::{exit, output, shell};
 
 /// Verifies a receipt and prints what it proves.
@@ -33,7 +32,11 @@ pub(super) fn verify(
     let now_ms = u64::try_from(shell::now().unix_timestamp_nanos() / 1_000_000).unwrap_or(0);
     match proven(&bytes, roots, authority.as_deref(), now_ms) {
         Ok(proven) => {
-            output::say(&if as_json { document(&proven).to_string() } else { words(&proven) });
+            output::say(&if as_json {
+                document(&proven).to_string()
+            } else {
+                words::receipt::proven(&proven).join("\n")
+            });
             Ok(ExitCode::SUCCESS)
         }
         Err(why) => {
@@ -80,47 +83,4 @@ fn document(proven: &Proven) -> Value {
         "queuedAtMs": proven.queued_at_ms, "headSigned": proven.is_head_signed, "commandSigned": proven.is_command_signed,
         "batch": proven.batch, "approvers": proven.approvers, "outcome": outcome,
     })
-}
-
-fn words(proven: &Proven) -> String {
-    let moment = |ms: u64| {
-        let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
-        OffsetDateTime::from_unix_timestamp(seconds).map(instant).unwrap_or_default()
-    };
-    let mut lines = vec![format!(
-        "{} ({}) was queued for {} at {}",
-        proven.command,
-        proven.kind,
-        proven.node,
-        moment(proven.queued_at_ms)
-    )];
-    if let Some(batch) = &proven.batch {
-        let approvers: Vec<_> = proven.approvers.iter().map(ToString::to_string).collect();
-        lines.push(match approvers.as_slice() {
-            [] => format!("it belongs to {batch}; no approvals are in the receipt"),
-            keys => format!("it belongs to {batch}, approved by the keys {}", keys.join(", ")),
-        });
-    }
-    lines.push(match &proven.outcome {
-        None => "how it ended is not in the receipt".to_owned(),
-        Some(it) => {
-            let reason = if it.reason.is_empty() { String::new() } else { format!(" ({})", it.reason) };
-            let by = match it.attested {
-                Attested::Yes => "the node signed its result",
-                Attested::NotChecked => "the node's signature was not checked: give --node-authority",
-                Attested::No => "the control plane's word: the node did not sign",
-            };
-            format!("it ended {}{reason} at {}, as the {} says; {by}", it.state, moment(it.at_ms), it.decided_by)
-        }
-    });
-    let yes = |is: bool| if is { "signed" } else { "not signed" };
-    lines.push(format!(
-        "the log's head is {}, the command itself {}",
-        yes(proven.is_head_signed),
-        yes(proven.is_command_signed)
-    ));
-    if !proven.is_head_signed {
-        lines.push("nobody signed: whoever has the database could have made this".to_owned());
-    }
-    lines.join("\n")
 }

@@ -1,4 +1,4 @@
-//! `commands.run`, `get`, `list` and `cancel`.
+//! `commands.run`, `get` and `cancel`.
 //!
 //! **Invariant:** a command is queued only after the component that the node will run has found its payload right; what is
 //! answered was read from the database after that was durable.
@@ -8,7 +8,6 @@ use axum::extract::State;
 use bc_proto::canonical;
 use bc_proto::id::{BatchId, CommandId, NodeId, TenantId};
 use bc_proto::manifest::{Role, Trait};
-use bc_proto::rules::state;
 use bc_proto::schema::Problem;
 use bc_runtime::Kind;
 use serde_json::{Value, json};
@@ -16,12 +15,12 @@ use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection};
 use time::Duration;
 
+use super::App;
 use super::auth::{Caller, NODES_EXEC, NODES_READ};
 use super::error::Failure;
 use super::extract::{Body, Rules};
 use super::openapi::Errors;
-use super::types::{self, Code, CommandRef, ListCommands, Page, RunCommand};
-use super::{App, cursor};
+use super::types::{self, Code, CommandRef, RunCommand};
 use crate::batches;
 use crate::bundles::support_bundle_key;
 use crate::bus::Signal;
@@ -267,41 +266,6 @@ fn named(caller: &Caller, permission: &str, ask: &CommandRef) -> Result<(TenantI
     Ok((tenant, node, id))
 }
 
-/// List a node's commands, newest first.
-#[utoipa::path(post, path = "/v1/commands.list", operation_id = "commands.list", tag = "commands",
-    request_body = ListCommands,
-    responses((status = 200, description = "A page of them", body = Page<types::Command>), Errors))]
-pub(super) async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    Body(ask): Body<ListCommands>,
-) -> Result<Json<Page<types::Command>>, Failure> {
-    let mut rules = Rules::default();
-    let tenant = rules.tenant(&ask.tenant_id);
-    let node = rules.id("nodeId", &ask.node_id);
-    let state = ask.state.as_deref().map(|word| state::State::ALL.into_iter().find(|it| it.to_string() == word));
-    let words = state::State::ALL.map(|state| state.to_string()).join(", ");
-    rules.rule(state != Some(None), "state", format!("must be one of {words}"));
-    let limit = rules.number("limit", ask.limit, 1, commands::MAX_PAGE, super::DEFAULT_PAGE);
-    let below = ask.cursor.as_deref().map(cursor::open::<u64>);
-    rules.rule(below != Some(None), "cursor", cursor::RULE);
-    rules.check()?;
-    caller.tenant(tenant)?;
-    caller.on_node(NODES_READ, node)?;
-    let mut db = app.db().await?;
-    // One more than asked says whether there is another page.
-    let mut found = commands::list(&mut db, tenant, node, state.flatten(), below.flatten(), limit + 1).await?;
-    if found.is_empty() && !commands::had_node(&mut db, tenant, node).await? {
-        return Err(Failure::not_found("node", node));
-    }
-    let has_more = found.len() > limit as usize;
-    found.truncate(limit as usize);
-    let next_cursor = found.last().filter(|_| has_more).map(|last| cursor::seal(&last.seq));
-    let mut items: Vec<_> = found.into_iter().map(document).collect();
-    attest(&mut db, &mut items).await?;
-    Ok(Json(Page { items, next_cursor }))
-}
-
 /// Call a command off.
 ///
 /// One that waits is cancelled at once; one that its node has keeps its state until the node says what became of it; one that is
@@ -340,7 +304,7 @@ async fn one(db: &mut PgConnection, found: commands::Command) -> Result<Json<typ
     Ok(Json(document))
 }
 
-fn document(found: commands::Command) -> types::Command {
+pub(super) fn document(found: commands::Command) -> types::Command {
     let is = |word: &str| found.traits.iter().any(|it| it == word);
     let (retry_safe, destructive, is_attested) = (is("retry-safe"), is("destructive"), is("attested"));
     types::Command {
@@ -377,7 +341,7 @@ fn document(found: commands::Command) -> types::Command {
 }
 
 /// Checks what may be attested.
-async fn attest(db: &mut PgConnection, documents: &mut [types::Command]) -> Result<(), Failure> {
+pub(super) async fn attest(db: &mut PgConnection, documents: &mut [types::Command]) -> Result<(), Failure> {
     let candidates: Vec<CommandId> =
         documents.iter().filter(|it| it.attested).filter_map(|it| it.id.parse().ok()).collect();
     let attested = attestation::of_many(db, &candidates).await?;

@@ -8,6 +8,7 @@ mod batches;
 pub mod bootstrap;
 mod bundles;
 mod certificates;
+mod command_list;
 mod commands;
 mod cursor;
 pub mod error;
@@ -24,9 +25,10 @@ mod releases;
 mod remediations;
 mod reservations;
 mod rollouts;
+mod runners;
 mod specs;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tokens;
 pub mod types;
 mod workflows;
@@ -137,9 +139,10 @@ fn methods() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(commands::run))
         .routes(routes!(commands::get))
-        .routes(routes!(commands::list))
+        .routes(routes!(command_list::list))
         .routes(routes!(commands::cancel))
         .routes(routes!(output::read))
+        .routes(routes!(runners::history))
         .routes(routes!(batches::create))
         .routes(routes!(batches::get))
         .routes(routes!(batches::list))

@@ -3,9 +3,9 @@
 mod audit;
 mod batches;
 mod bundles;
-mod cancel;
+pub(crate) mod cancel;
 mod commands;
-mod component;
+pub(crate) mod component;
 mod events;
 mod fields;
 mod kinds;
@@ -37,40 +37,40 @@ use crate::testing::{Fleet, at};
 use crate::world::World;
 
 /// The largest payload here, bytes.
-pub(super) const MAX_PAYLOAD: usize = 4096;
+pub(crate) const MAX_PAYLOAD: usize = 4096;
 
 /// One engine for all tests of the process: each has a thread of its own.
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(&bc_runtime::Config::default()).expect("an engine"));
 
 /// An API over a database of the test's own, at the time `at(100)`.
-pub(super) struct Api {
-    pub(super) fleet: Fleet,
-    pub(super) app: App,
+pub(crate) struct Api {
+    pub(crate) fleet: Fleet,
+    pub(crate) app: App,
     /// Of the tenant's admin.
-    pub(super) token: String,
+    pub(crate) token: String,
 }
 
 /// What a call answered.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
 }
 
 impl Answer {
     /// The error's code; `ok` for none.
-    pub(super) fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or("ok")
     }
 
     /// The error's code and message, as snapshots show them.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let message = self.body["error"]["message"].as_str().unwrap_or_default();
         format!("{} {} {message}", self.status.as_u16(), self.code())
     }
 
     /// What a call that must succeed answered.
-    pub(super) fn ok(self) -> Value {
+    pub(crate) fn ok(self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{}", self.body);
         self.body
     }
@@ -82,12 +82,12 @@ fn fixed(byte: u8, seconds: i64) -> World {
 }
 
 impl Api {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::trusting(crate::trust::Settings::default()).await
     }
 
     /// With settings of trust.
-    pub(super) async fn trusting(pki: crate::trust::Settings) -> Self {
+    pub(crate) async fn trusting(pki: crate::trust::Settings) -> Self {
         let fleet = Fleet::new().await;
         let (tenant, token) = bootstrap::admin(&fleet.pool, "a tenant", &fixed(1, 0)).await.expect("a database");
         assert_eq!(tenant, fleet.tenant, "the tenant of that name");
@@ -119,35 +119,35 @@ impl Api {
         Self { fleet, app, token }
     }
 
-    pub(super) fn router(&self) -> Router {
+    pub(crate) fn router(&self) -> Router {
         router(self.app.clone())
     }
 
-    pub(super) fn tenant(&self) -> String {
+    pub(crate) fn tenant(&self) -> String {
         self.fleet.tenant.to_string()
     }
 
     /// Calls a method as the admin.
-    pub(super) async fn call(&self, method: &str, body: Value) -> Answer {
+    pub(crate) async fn call(&self, method: &str, body: Value) -> Answer {
         self.call_as(&self.token, method, body).await
     }
 
     /// Calls a method as whoever has a token.
-    pub(super) async fn call_as(&self, token: &str, method: &str, body: Value) -> Answer {
+    pub(crate) async fn call_as(&self, token: &str, method: &str, body: Value) -> Answer {
         self.send(post(&format!("/v1/{method}"), token, "application/json", body.to_string())).await
     }
 
-    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         read(self.router().oneshot(request).await.expect("a router does not fail")).await
     }
 
-    pub(super) async fn register(&self, component: Vec<u8>, query: &str) -> Answer {
+    pub(crate) async fn register(&self, component: Vec<u8>, query: &str) -> Answer {
         let path = format!("/v1/kinds.register{query}");
         self.send(post(&path, &self.token, "application/wasm", component)).await
     }
 
     /// Registers a hand-made kind, active and exposed unless it is never.
-    pub(super) async fn kind(&self, name: &str) -> Value {
+    pub(crate) async fn kind(&self, name: &str) -> Value {
         let component = component::kind(&component::manifest(name, "1.0.0", ""));
         self.register(component, "?activate=true").await.ok();
         let exposed = format!("?activate=true&exposed={}", name != "gpu.reset");
@@ -155,7 +155,7 @@ impl Api {
     }
 
     /// Makes a token that may do so much.
-    pub(super) async fn token_with(&self, identity: &str, grants: &[(&str, &str)]) -> String {
+    pub(crate) async fn token_with(&self, identity: &str, grants: &[(&str, &str)]) -> String {
         let grants: Vec<_> = grants.iter().map(|(p, r)| json!({ "permission": p, "resource": r })).collect();
         let ask = json!({ "tenantId": self.tenant(), "identity": identity, "label": "test", "grants": grants });
         let made = self.call("tokens.create", ask).await.ok();
@@ -163,17 +163,17 @@ impl Api {
     }
 
     /// The least that `commands.run` needs.
-    pub(super) fn ask(&self, node: &NodeId, kind: &str, key: &str) -> Value {
+    pub(crate) fn ask(&self, node: &NodeId, kind: &str, key: &str) -> Value {
         json!({ "tenantId": self.tenant(), "nodeId": node.to_string(), "kind": kind, "idempotencyKey": key })
     }
 }
 
-pub(super) fn post(path: &str, token: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
+pub(crate) fn post(path: &str, token: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
     let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
     request.header(header::AUTHORIZATION, format!("Bearer {token}")).body(body.into()).expect("a request")
 }
 
-pub(super) async fn read(response: Response<Body>) -> Answer {
+pub(crate) async fn read(response: Response<Body>) -> Answer {
     let status = response.status();
     let bytes = to_bytes(response.into_body(), usize::MAX).await.expect("a whole body");
     let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("not JSON: {bytes:?}"));
@@ -181,7 +181,7 @@ pub(super) async fn read(response: Response<Body>) -> Answer {
 }
 
 /// With a change to some of its fields; `null` takes one away.
-pub(super) fn with(mut value: Value, change: Value) -> Value {
+pub(crate) fn with(mut value: Value, change: Value) -> Value {
     let fields = value.as_object_mut().expect("an object");
     let Value::Object(change) = change else { panic!("a change is an object") };
     for (name, value) in change {

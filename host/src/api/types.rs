@@ -14,6 +14,7 @@ mod releases;
 mod remediations;
 mod reservations;
 mod rollouts;
+mod runners;
 mod specs;
 mod workflows;
 
@@ -39,6 +40,7 @@ pub use self::remediations::{
 };
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
+pub use self::runners::{ListRunnerCommands, RunnerCommand};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 pub use self::workflows::{
     CreateWorkflow, ListWorkflows, Quarantine, QuarantineNode, Workflow, WorkflowRef, WorkflowStep, WorkflowStepRequest,
@@ -132,14 +134,24 @@ pub struct CommandRef {
     pub command_id: String,
 }
 
-/// `commands.list`: newest first by seq.
+/// `commands.list`: newest first. A page that a filter narrows may hold fewer than `limit`, even none, and have a `nextCursor`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListCommands {
     /// `tenant_…`
     pub tenant_id: String,
-    /// `node_…`
-    pub node_id: String,
+    /// Only this node's; absent for all nodes that the caller may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
+    /// Only those of the gateway whose runners lease under this slug.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Only those of this batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_id: Option<String>,
+    /// Only this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// Only this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,

@@ -264,6 +264,34 @@ pub async fn list(
     rows.into_iter().map(Command::try_from).collect()
 }
 
+/// The tenant's commands with these ids, in their order.
+pub async fn of_ids(db: &mut PgConnection, tenant: TenantId, ids: &[CommandId]) -> Result<Vec<Command>, Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let rows = sqlx::query_as!(
+        Row,
+        r#"select c.id as "id!", c.seq as "seq!", node_id as "node_id!", tenant_id as "tenant_id!", kind as "kind!",
+             kind_digest as "kind_digest!", c.lane::text as "lane!",
+             (select traits from kinds k where k.digest = c.kind_digest) as traits,
+             payload as "payload!", idempotency_key as "idempotency_key!", state as "state!", reason as "reason!",
+             result, not_after as "not_after!", created_at as "created_at!", settled_at, cancel_requested_at,
+             case when not_before < 'infinity' then not_before end as not_before, dispatched_at, reported_at,
+             (select batch_id from commands b where b.node_id = c.node_id and b.seq = c.seq) as batch_id,
+             (select requested_by from commands b where b.node_id = c.node_id and b.seq = c.seq) as requested_by,
+             (select upload_object is not null from commands b where b.node_id = c.node_id and b.seq = c.seq)
+               as "has_upload!",
+             coalesce(not_before = 'infinity', false) as "is_held!"
+           from unnest($2::uuid[]) with ordinality wanted (id, place)
+           cross join lateral (
+               select * from command_states s where s.id = wanted.id and s.tenant_id = $1 offset 0) c
+           order by wanted.place"#,
+        tenant.uuid(),
+        &ids,
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter().map(Command::try_from).collect()
+}
+
 struct Row {
     id: Uuid,
     seq: i64,

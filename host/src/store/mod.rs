@@ -5,6 +5,7 @@
 pub mod attestations;
 pub mod batches;
 pub mod code;
+pub mod command_lists;
 pub mod commands;
 pub mod components;
 pub mod conditions;

@@ -102,6 +102,23 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, id: NodeId) -> Result
     row.map(Node::try_from).transpose()
 }
 
+/// The names of nodes of a tenant, deleted ones as well.
+pub async fn names(db: &mut PgConnection, tenant: TenantId, ids: &[NodeId]) -> Result<BTreeMap<NodeId, String>, Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let rows = sqlx::query!("select id, name from nodes where tenant_id = $1 and id = any($2)", tenant.uuid(), &ids);
+    Ok(rows.fetch_all(db).await?.into_iter().map(|row| (NodeId::from_uuid(row.id), row.name)).collect())
+}
+
+/// The node of a tenant with a name, unless it was deleted.
+pub async fn named(db: &mut PgConnection, tenant: TenantId, name: &str) -> Result<Option<NodeId>, Error> {
+    let id = sqlx::query_scalar!(
+        "select id from nodes where tenant_id = $1 and name = $2 and deleted_at is null",
+        tenant.uuid(),
+        name,
+    );
+    Ok(id.fetch_optional(db).await?.map(NodeId::from_uuid))
+}
+
 /// A page of a tenant's nodes by name: those that have all of these labels, with a name after `cursor` (all for `None`). The next
 /// page is after the last name of this one.
 pub async fn list(

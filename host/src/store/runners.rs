@@ -3,8 +3,10 @@
 //! **Invariant:** a node is run by sessions or by runners, never by both: with a slug its sessions are fenced off, and no other
 //! opens.
 
-use bc_proto::id::NodeId;
+use bc_proto::id::{CommandId, NodeId, TenantId};
 use sqlx::PgConnection;
+use sqlx::types::Uuid;
+use time::OffsetDateTime;
 
 use super::Error;
 
@@ -42,4 +44,73 @@ pub async fn disallow(db: &mut PgConnection, login: &str, node: NodeId) -> Resul
             .execute(db)
             .await?;
     Ok(done.rows_affected() > 0)
+}
+
+/// The tenant's gateway of a slug.
+pub async fn find(db: &mut PgConnection, tenant: TenantId, slug: &str) -> Result<Option<NodeId>, Error> {
+    let found = sqlx::query_scalar!(
+        "select id from nodes where tenant_id = $1 and runner_slug = $2 and deleted_at is null",
+        tenant.uuid(),
+        slug,
+    );
+    Ok(found.fetch_optional(db).await?.map(NodeId::from_uuid))
+}
+
+/// The tenant's gateways with their slugs, by slug; at most 1,000.
+pub async fn all(db: &mut PgConnection, tenant: TenantId) -> Result<Vec<(NodeId, String)>, Error> {
+    let rows = sqlx::query!(
+        r#"select id, runner_slug as "slug!" from nodes
+           where tenant_id = $1 and runner_slug is not null and deleted_at is null order by runner_slug limit 1000"#,
+        tenant.uuid(),
+    );
+    Ok(rows.fetch_all(db).await?.into_iter().map(|row| (NodeId::from_uuid(row.id), row.slug)).collect())
+}
+
+/// A command as its runner and whoever asked for it see it: a row of `agent_commands`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leased {
+    /// The command.
+    pub id: Uuid,
+    /// Its gateway's slug.
+    pub gateway: String,
+    /// What was asked for.
+    pub action: String,
+    /// `pending`, `leased`, `running`, `done` or `failed`.
+    pub status: String,
+    /// What the runner's program said, for people; `None` before the end.
+    pub stdout: Option<String>,
+    /// What it complained about.
+    pub stderr: Option<String>,
+    /// How it ended.
+    pub exit_code: Option<i32>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// When it was queued.
+    pub created_at: OffsetDateTime,
+    /// When its last lease began.
+    pub leased_at: Option<OffsetDateTime>,
+    /// When its runner began.
+    pub started_at: Option<OffsetDateTime>,
+    /// When it was over.
+    pub finished_at: Option<OffsetDateTime>,
+    /// Who asked for it.
+    pub requested_by: Option<String>,
+    /// Who had its last lease.
+    pub leased_by: Option<String>,
+}
+
+/// The commands with these ids, in their order, less those whose gateway is gone.
+pub async fn leased(db: &mut PgConnection, ids: &[CommandId]) -> Result<Vec<Leased>, Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let rows = sqlx::query_as!(
+        Leased,
+        r#"select a.id as "id!", gateway_slug as "gateway!", action as "action!", status as "status!", stdout, stderr, exit_code,
+             error, created_at as "created_at!", leased_at, started_at, finished_at, a.leased_by,
+             coalesce(a.requested_by, (select c.requested_by from commands c where c.id = a.id)) as requested_by
+           from unnest($1::uuid[]) with ordinality wanted (id, place)
+           cross join lateral (select * from agent_commands v where v.id = wanted.id offset 0) a
+           order by wanted.place"#,
+        &ids,
+    );
+    Ok(rows.fetch_all(db).await?)
 }

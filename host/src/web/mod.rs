@@ -8,6 +8,7 @@
 //! a person wrote as text.
 
 mod assets;
+mod commands;
 mod door;
 mod form;
 mod headers;
@@ -17,6 +18,9 @@ mod login;
 mod page;
 mod query;
 mod session;
+mod settings;
+#[cfg(test)]
+mod tests;
 mod visitor;
 
 use axum::Router;
@@ -54,6 +58,9 @@ fn pages() -> Router {
         .route("/", get(home::show))
         .route("/live", get(live::watch))
         .route("/logout", post(login::end))
+        .route("/settings", get(settings::show))
+        .route("/settings/system/commands", get(settings::history))
+        .merge(commands::routes())
         .fallback(page::unknown)
         .method_not_allowed_fallback(page::wrong_method)
 }

@@ -19,3 +19,8 @@ pub(crate) fn path<'a>(path: &str, fields: impl IntoIterator<Item = (&'a str, &'
     let query = query.finish();
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
+
+/// A piece of a path. Ids need nothing done to them, so this is for what is none.
+pub(crate) fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}

@@ -77,6 +77,16 @@ impl Visitor {
         self.caller.may(permission, resource)
     }
 
+    /// Whether the API would allow this of anything at all.
+    pub(crate) fn may_somewhere(&self, permission: &str) -> bool {
+        self.caller.somewhere(permission).is_ok()
+    }
+
+    /// The API's refusal where it would allow this of nothing.
+    pub(crate) fn must_somewhere(&self, permission: &str) -> Result<(), Failure> {
+        self.caller.somewhere(permission)
+    }
+
     /// Calls a method of the API: `visitor.call("nodes.list", &json!({ "tenantId": visitor.tenant() }))`.
     pub(crate) async fn call<T: DeserializeOwned>(&self, method: &str, ask: &impl Serialize) -> Result<T, Failure> {
         let body = serde_json::to_vec(ask).map_err(|error| Failure::internal(&error))?;

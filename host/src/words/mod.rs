@@ -4,6 +4,7 @@
 
 mod explain;
 mod meaning;
+pub mod receipt;
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::queue::{self, mark, settle};
 use crate::testing::{at, greeting};
 
 /// One command in each of the nine states, on one node.
-pub(super) async fn in_every_state(api: &Api) -> (NodeId, Vec<(State, CommandId)>) {
+pub(crate) async fn in_every_state(api: &Api) -> (NodeId, Vec<(State, CommandId)>) {
     let fleet = &api.fleet;
     let node = fleet.node().await;
     let kind = fleet.kind(Lane::Control, &[]).await;

@@ -8,7 +8,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 /// A manifest for hosts, whose payload may hold a number `n`. `more` are further lines.
-pub(super) fn manifest(name: &str, version: &str, more: &str) -> Manifest {
+pub(crate) fn manifest(name: &str, version: &str, more: &str) -> Manifest {
     let text = format!(
         "name = '{name}'\nversion = '{version}'\nsummary = 'Made by hand'\nmodule = 'test'\nlane = 'control'\n\
          timeout = '1m'\nroles = ['host']\nresult = {{}}\n{more}\n\
@@ -27,22 +27,22 @@ const REFUSES: &str = "i32.const 2048
     select";
 
 /// A kind that takes what its schema takes.
-pub(super) fn kind(manifest: &Manifest) -> Vec<u8> {
+pub(crate) fn kind(manifest: &Manifest) -> Vec<u8> {
     embed(component(ACCEPTS, &[]), manifest)
 }
 
 /// A kind whose `validate` takes nothing but `{}`.
-pub(super) fn picky(manifest: &Manifest) -> Vec<u8> {
+pub(crate) fn picky(manifest: &Manifest) -> Vec<u8> {
     embed(component(REFUSES, &[]), manifest)
 }
 
 /// A kind whose `validate` ends in a trap.
-pub(super) fn broken(manifest: &Manifest) -> Vec<u8> {
+pub(crate) fn broken(manifest: &Manifest) -> Vec<u8> {
     embed(component("unreachable", &[]), manifest)
 }
 
 /// A component with this `validate` that imports interfaces of the host package, without a manifest.
-pub(super) fn component(validate: &str, imports: &[&str]) -> Vec<u8> {
+pub(crate) fn component(validate: &str, imports: &[&str]) -> Vec<u8> {
     let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
     let mut resolve = Resolve::new();
     resolve.push_path(wit.join("host/1.0.0")).expect("the host package parses");
@@ -86,7 +86,7 @@ fn core_module(validate: &str, imports: &[&str]) -> String {
 }
 
 /// Appends a manifest.
-pub(super) fn embed(mut component: Vec<u8>, manifest: &Manifest) -> Vec<u8> {
+pub(crate) fn embed(mut component: Vec<u8>, manifest: &Manifest) -> Vec<u8> {
     let section = CustomSection { name: manifest::SECTION.into(), data: manifest.to_canonical_json().into() };
     component.push(section.id());
     section.encode(&mut component);

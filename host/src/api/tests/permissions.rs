@@ -20,6 +20,8 @@ async fn the_matrix_of_grants_and_methods() {
         ("commands.get", command.clone()),
         ("commands.list", on_node.clone()),
         ("commands.cancel", command),
+        ("commands.list", tenant.clone()),
+        ("runners.history", tenant.clone()),
         ("nodes.get", on_node.clone()),
         ("nodes.get", on_other.clone()),
         ("nodes.label", with(on_node.clone(), json!({ "labels": { "a": "b" } }))),
