@@ -20,7 +20,7 @@ use bc_runtime::{Kind, Mode, Outcome, Run, Watcher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -297,7 +297,7 @@ impl Command {
             if Instant::now() >= until {
                 self.end(Halt::OutOfReach);
             }
-            next = match self.common.db.renew(&self.leased, self.common.lease).await {
+            next = match self.renewed(until).await {
                 Ok((until, is_off)) => {
                     failures = 0;
                     *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
@@ -323,6 +323,17 @@ impl Command {
                 sleep(wait(failures)).await;
             }
         }
+    }
+
+    /// Asks for the lease's renewal, and while it counts no longer than that: a database that does not answer must not keep a program
+    /// running beyond it.
+    async fn renewed(&self, until: Instant) -> Result<(Instant, bool), Failed> {
+        let asked = self.common.db.renew(&self.leased, self.common.lease);
+        if Instant::now() >= until {
+            return asked.await;
+        }
+        let in_time = timeout_at(until, asked).await;
+        in_time.unwrap_or_else(|_| Err(Failed::Away("the database does not answer before the lease is over".into())))
     }
 
     /// Tells output as it comes. Returns only when the database wants no more of it.

@@ -30,6 +30,8 @@ struct Stream {
     capture: Capture,
     /// How many bytes the database has.
     told: u64,
+    /// How many bytes were offered and perhaps taken: offered again they have to be the same, since a row is kept as it came first.
+    offered: usize,
     waiting: Vec<u8>,
 }
 
@@ -54,7 +56,7 @@ fn index(stream: OutputStream) -> usize {
 impl Live {
     /// Nothing was said yet.
     pub(super) fn new() -> Self {
-        let stream = || Stream { capture: Capture::new(OUTPUT_KEPT), told: 0, waiting: Vec::new() };
+        let stream = || Stream { capture: Capture::new(OUTPUT_KEPT), told: 0, offered: 0, waiting: Vec::new() };
         Self { streams: Mutex::new([stream(), stream()]), grew: Notify::new(), hurry: Notify::new() }
     }
 
@@ -93,9 +95,12 @@ impl Live {
 
     /// The next piece to tell. The same again until it [was told](Self::told).
     pub(super) fn piece(&self) -> Option<Piece> {
-        let streams = self.streams();
-        let (at, stream) = streams.iter().enumerate().find(|(_, stream)| !stream.waiting.is_empty())?;
-        let bytes = stream.waiting[..stream.waiting.len().min(PIECE_BYTES)].to_vec();
+        let mut streams = self.streams();
+        let (at, stream) = streams.iter_mut().enumerate().find(|(_, stream)| !stream.waiting.is_empty())?;
+        if stream.offered == 0 {
+            stream.offered = stream.waiting.len().min(PIECE_BYTES);
+        }
+        let bytes = stream.waiting[..stream.offered].to_vec();
         Some(Piece { stream: at, offset: stream.told, bytes })
     }
 
@@ -105,6 +110,7 @@ impl Live {
         let stream = &mut streams[piece.stream];
         stream.waiting.drain(..piece.bytes.len());
         stream.told += piece.bytes.len() as u64;
+        stream.offered = 0;
     }
 
     /// What is kept of a stream, for the kind.
@@ -142,8 +148,12 @@ mod tests {
         live.add_now(b"two");
         let first = live.piece().expect("a piece");
         assert_eq!(first, Piece { stream: 0, offset: 0, bytes: b"one two".to_vec() });
+        live.add(OutputStream::Stdout, b" three");
         assert_eq!(live.piece().as_ref(), Some(&first), "nobody said that it was told");
         live.told(&first);
+        let rest = live.piece().expect("a piece");
+        assert_eq!(rest, Piece { stream: 0, offset: 7, bytes: b" three".to_vec() });
+        live.told(&rest);
         assert_eq!(live.piece().map(|it| (it.stream, it.offset, it.bytes)), Some((1, 0, b"oh".to_vec())));
 
         live.add(OutputStream::Stdout, &vec![b'x'; 3 * 1024 * 1024]);
@@ -155,7 +165,7 @@ mod tests {
         }
         assert_eq!((end, pieces), (MAX_OUTPUT_BYTES, 18));
         let [stdout, _] = live.kept();
-        assert_eq!((&stdout["totalBytes"], &stdout["truncated"]), (&json!(3 * 1024 * 1024 + 7), &json!(true)));
+        assert_eq!((&stdout["totalBytes"], &stdout["truncated"]), (&json!(3 * 1024 * 1024 + 13), &json!(true)));
     }
 
     #[test]

@@ -45,8 +45,10 @@ const URL_VARIABLE: &str = "DATABASE_URL";
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Runner {
+    /// Something else than serving.
     #[command(subcommand)]
     pub saying: Option<Sub>,
+    /// Serving.
     #[command(flatten)]
     pub serve: Option<Serve>,
 }
@@ -83,6 +85,9 @@ pub struct Serve {
     /// How long a runner that was told to stop waits for what runs
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = humantime::parse_duration)]
     pub stop_grace: Duration,
+    /// By how much the lease outlives the command, for tests that play a database which stays away
+    #[arg(long, value_name = "SPAN", default_value = "60s", hide = true, value_parser = humantime::parse_duration)]
+    pub lease_margin: Duration,
     /// What the runner is called in the database's lists; by default the machine's host name
     #[arg(long)]
     pub name: Option<String>,
@@ -147,7 +152,7 @@ impl Serve {
             kind,
             supervisor,
             timeout: self.command_timeout,
-            lease: self.command_timeout + LEASE_MARGIN,
+            lease: self.command_timeout + self.lease_margin,
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
         };
