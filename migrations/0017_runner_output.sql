@@ -1,5 +1,5 @@
 -- For runners that keep no more than both ends of what a program writes: they settle with what they have kept, and with the true
--- totals. And a runner hears at once that what it runs was called off.
+-- totals. And a runner hears at once of actions that the API has queued, and that what it runs was called off.
 
 create function runner_kept(p_output jsonb, p_name text) returns jsonb
 language plpgsql immutable set search_path = public, pg_catalog, pg_temp as $$
@@ -46,7 +46,7 @@ begin
         and (total <> octet_length(head) or p_output ->> 'sha256' <> encode(sha256(convert_to(head, 'UTF8')), 'hex')) then
         raise exception '%: totalBytes and sha256 are not those of head, and nothing is cut', p_name using errcode = 'BC002';
     end if;
-    return jsonb_build_object('totalBytes', total, 'sha256', p_output ->> 'sha256', 'truncated', is_cut, 'lossy', is_lossy,
+    return jsonb_build_object('totalBytes', total::bigint, 'sha256', p_output ->> 'sha256', 'truncated', is_cut, 'lossy', is_lossy,
                               'head', head, 'tail', tail);
 end $$;
 comment on function runner_kept is
@@ -147,7 +147,19 @@ for each row when (old.cancel_requested_at is null and new.cancel_requested_at i
 execute function runner_cancel_told();
 comment on trigger in_flight_cancel_told on in_flight is 'A runner hears of it before its next heartbeat.';
 
+create function runner_action_told() returns trigger
+language plpgsql security definer set search_path = public, pg_catalog, pg_temp as $$
+begin
+    perform pg_notify('better_compute_runner', n.runner_slug) from nodes n where n.id = new.node_id and n.runner_slug is not null;
+    return null;
+end $$;
+comment on function runner_action_told is 'Wakes the runners of a gateway, as runner_enqueue does for what is inserted by SQL.';
+create trigger commands_runner_told after insert on commands
+for each row when (new.kind = 'runner.action')
+execute function runner_action_told();
+comment on trigger commands_runner_told on commands is 'Whoever queued it: the API, a batch or a workflow.';
+
 revoke all on function
-    runner_kept, runner_settle_kept, complete_command_cut, fail_command_cut, runner_cancel_told
+    runner_kept, runner_settle_kept, complete_command_cut, fail_command_cut, runner_cancel_told, runner_action_told
 from public;
 grant execute on function complete_command_cut, fail_command_cut to better_compute_runner;

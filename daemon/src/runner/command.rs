@@ -390,14 +390,14 @@ impl Command {
         }
     }
 
-    /// A call until it is answered; `None` when the run was ended before that.
+    /// A call until it is answered; `None` when the run was ended, or the runner stopped, before that.
     async fn retried<T, F>(&self, call: impl Fn() -> F) -> Result<T, Option<(Refusal, String)>>
     where
         F: Future<Output = Result<T, Failed>>,
     {
         let mut failures = 0;
         loop {
-            if self.halt.is_cancelled() {
+            if self.halt.is_cancelled() || self.common.stop.is_cancelled() {
                 return Err(None);
             }
             match call().await {
@@ -409,6 +409,7 @@ impl Command {
                     tokio::select! {
                         () = sleep(wait(failures)) => {}
                         () = self.halt.cancelled() => {}
+                        () = self.common.stop.cancelled() => {}
                     }
                 }
             }

@@ -43,14 +43,13 @@ const URL_VARIABLE: &str = "DATABASE_URL";
 
 /// What `runner` takes.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Runner {
     /// Something else than serving.
     #[command(subcommand)]
     pub saying: Option<Sub>,
     /// Serving.
     #[command(flatten)]
-    pub serve: Option<Serve>,
+    pub serve: Serve,
 }
 
 /// Besides serving.
@@ -66,7 +65,7 @@ pub enum Sub {
 pub struct Serve {
     /// The gateway's slug
     #[arg(long, value_name = "SLUG", env = "GATEWAY_SLUG")]
-    pub gateway: String,
+    pub gateway: Option<String>,
     /// The actions: which programs they are
     #[arg(long, value_name = "FILE", env = "RUNNER_CONFIG", default_value = "/etc/bcd/runner.toml")]
     pub config: PathBuf,
@@ -111,10 +110,9 @@ fn poll(text: &str) -> Result<Duration, String> {
 impl Runner {
     /// Runs until a signal ends it, or says what it is to say.
     pub fn block_on(&self) -> anyhow::Result<()> {
-        match (&self.saying, &self.serve) {
-            (Some(Sub::Report(saying)), _) => saying.say(),
-            (None, Some(serve)) => serve.block_on(),
-            (None, None) => bail!("name a gateway with --gateway SLUG"),
+        match &self.saying {
+            Some(Sub::Report(saying)) => saying.say(),
+            None => self.serve.block_on(),
         }
     }
 }
@@ -134,16 +132,17 @@ impl Serve {
     async fn run(&self, stop: CancellationToken) -> anyhow::Result<()> {
         // Whatever in this process speaks TLS does so with the same provider; one that is installed already stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let gateway = self.gateway.as_deref().context("no gateway is named\n  → give --gateway SLUG")?;
         let config = Config::read(&self.config)?;
         let url = self.url()?;
         let name = self.name.clone().unwrap_or_else(host_name);
         // Each command has its run, its heartbeat and its output; one more leases.
         let connections = u32::from(self.concurrency) * 2 + 1;
-        let db = Database::new(&url, &self.gateway, &name, connections)?;
+        let db = Database::new(&url, gateway, &name, connections)?;
         let kind = load(&config, self.concurrency)?;
         let supervisor = process::supervisor().context("there is no bcd that could supervise programs")?;
         tracing::info!(
-            gateway = self.gateway, name, concurrency = self.concurrency,
+            gateway, name, concurrency = self.concurrency,
             actions = config.actions.names().collect::<Vec<_>>().join(","), "the runner starts",
         );
         let common = Common {

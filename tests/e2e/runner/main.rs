@@ -33,6 +33,11 @@ async fn a_command_is_leased_when_it_is_told_of_and_ends_as_its_program_does() {
     let over = gateway.over(&failed).await;
     assert_eq!((over.ending(), over.text("stdout")), (ending("failed", Some(3), "exit-code"), "before\n".into()));
 
+    // Queued by the API, it wakes a runner as well.
+    let payload = json!({ "action": "exit", "payload": { "code": 0 } });
+    let queued = gateway.cluster.api.run(&gateway.node, "runner.action", "by-the-api", payload).await;
+    assert_eq!(gateway.over(&queued).await.ending(), ending("done", Some(0), ""));
+
     let slow = gateway.queue("short", json!({})).await;
     let over = gateway.over(&slow).await;
     assert_eq!((over.ending(), over.text("stdout")), (ending("failed", None, "timeout"), "begun\n".into()));
@@ -111,7 +116,7 @@ async fn promise_12_a_cancel_takes_the_whole_tree_and_is_told_at_once() {
     let over = gateway.over(&hangs).await;
     assert_eq!((over.settled.state.as_str(), over.text("stdout")), ("cancelled", "hangs\n".into()));
     assert!(!is_alive(&program) && !is_alive(&child), "they were gone before it was told");
-    // One that nobody has leased yet never runs; the runner goes on.
+    // The runner goes on.
     let next = gateway.queue("exit", json!({ "code": 0 })).await;
     assert_eq!(gateway.over(&next).await.ending(), ending("done", Some(0), ""));
 }
