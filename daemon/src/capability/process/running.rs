@@ -87,7 +87,7 @@ impl Running {
     pub(super) fn start(
         supervisor: &Path,
         program: &Path,
-        path: &str,
+        env: BTreeMap<String, String>,
         request: &Request,
         is_read: bool,
         heard: Option<Heard>,
@@ -96,7 +96,7 @@ impl Running {
         let order = Order {
             program: program.to_owned(),
             argv: request.argv.clone(),
-            env: BTreeMap::from([("PATH".into(), path.to_owned()), ("LANG".into(), "C.UTF-8".into())]),
+            env,
             stdin_bytes: input.len(),
         };
         let failed = |error: std::io::Error| io("the program's supervisor cannot be started", &error);
