@@ -5,6 +5,7 @@
 pub mod about;
 mod authorities;
 pub mod capability;
+pub mod cli;
 pub mod config;
 pub mod credentials;
 pub mod faults;
