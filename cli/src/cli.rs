@@ -12,6 +12,7 @@ use crate::bundle::BundleCommand;
 use crate::commands::{Commands, Run};
 use crate::context::ContextCommand;
 use crate::dev::Dev;
+use crate::doctor::Doctor;
 use crate::events::EventsCommand;
 use crate::generate::Generate;
 use crate::kind::KindCommand;
@@ -89,6 +90,10 @@ pub enum Command {
     Pki(PkiCommand),
     /// Call any method of the API
     Api(Api),
+    /// Check the set-up of the command line, of the server it talks to and, by its settings, of a server, and say what to fix
+    ///
+    /// Exit codes: 0 all that was looked at works, 1 something does not.
+    Doctor(Doctor),
     /// Choose between servers
     #[command(subcommand)]
     Context(ContextCommand),

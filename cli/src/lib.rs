@@ -11,6 +11,7 @@ mod complete;
 pub mod context;
 pub mod contexts;
 pub mod dev;
+pub mod doctor;
 pub mod events;
 pub mod exit;
 pub mod format;

@@ -4,6 +4,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::doctor::Doctor;
 use crate::join::Join;
 use crate::kind_plugins::{KindList, KindWatch};
 use crate::kind_run::KindRun;
@@ -29,6 +30,10 @@ pub enum Command {
     ///
     /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
     Run(RunDaemon),
+    /// Check how this machine is set up as a node, and say what to fix
+    ///
+    /// Exit codes: 0 all that was looked at works, 1 something does not.
+    Doctor(Doctor),
     /// Run one program for the daemon; not for people
     #[command(hide = true)]
     Supervise,

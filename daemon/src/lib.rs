@@ -8,6 +8,7 @@ pub mod capability;
 pub mod cli;
 pub mod config;
 pub mod credentials;
+pub mod doctor;
 pub mod faults;
 pub mod gateway;
 pub mod identity;

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             0
         }),
         Command::Run(run) => run.block_on().map(|()| 0),
+        Command::Doctor(doctor) => doctor.block_on(),
         Command::Supervise => supervise::run().map(|()| 0),
         Command::Kind(Kind::Run(run)) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);
