@@ -3,102 +3,10 @@
 use std::process::ExitCode;
 
 use bc_daemon::kind_run;
-use better_compute::api::Api;
-use better_compute::audit::AuditCommand;
-use better_compute::batch::BatchCommand;
-use better_compute::bundle::BundleCommand;
-use better_compute::commands::{Commands, Run};
-use better_compute::context::ContextCommand;
-use better_compute::dev::Dev;
-use better_compute::events::EventsCommand;
-use better_compute::kind::KindCommand;
-use better_compute::node::NodeCommand;
-use better_compute::pki::PkiCommand;
-use better_compute::release::ReleaseCommand;
-use better_compute::remediation::RemediationCommand;
-use better_compute::reservation::ReservationCommand;
-use better_compute::rollout::RolloutCommand;
-use better_compute::server::Server;
-use better_compute::token::{self, Plain, TokenCommand};
-use better_compute::workflow::WorkflowCommand;
-use better_compute::{block_on, log, output};
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::{CompleteEnv, Shell};
-
-/// A WebAssembly-pluggable command runtime for fleets of GPU and bare-metal machines
-#[derive(Parser)]
-#[command(name = "better-compute", version, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Start everything on this machine to try it: database, control plane, and this machine as a node
-    Dev(Dev),
-    /// Run the control plane
-    Server(Box<Server>),
-    /// Queue a command for a node, and wait for what comes of it
-    Run(Run),
-    /// List, show, watch, cancel and explain commands
-    #[command(subcommand)]
-    Commands(Commands),
-    /// Propose, show, approve and reject batches of destructive commands
-    #[command(subcommand)]
-    Batch(BatchCommand),
-    /// List, download and read support bundles: the files that commands uploaded
-    #[command(subcommand)]
-    Bundle(BundleCommand),
-    /// List, show, label, delete and enrol nodes
-    #[command(subcommand)]
-    Node(NodeCommand),
-    /// Reserve GPUs, and give them back
-    #[command(subcommand)]
-    Reservation(ReservationCommand),
-    /// See what the control plane tried by itself to mend nodes, and let nodes go on
-    #[command(subcommand)]
-    Remediation(RemediationCommand),
-    /// Push and list binaries of the daemon
-    #[command(subcommand)]
-    Release(ReleaseCommand),
-    /// Bring a release of the daemon to many nodes, few at a time
-    #[command(subcommand)]
-    Rollout(RolloutCommand),
-    /// Wipe, deploy and accept a machine, one command after the other
-    #[command(subcommand)]
-    Workflow(WorkflowCommand),
-    /// Write, build, inspect, check and run command kinds, and register them
-    #[command(subcommand)]
-    Kind(KindCommand),
-    /// Follow what happens
-    #[command(subcommand)]
-    Events(EventsCommand),
-    /// Show and check the transparency log of destructive commands, and make receipts
-    #[command(subcommand)]
-    Audit(AuditCommand),
-    /// Make, list and revoke tokens
-    #[command(subcommand)]
-    Token(TokenCommand),
-    /// Show who you are to the server, and what you may do
-    Whoami(Plain),
-    /// Make and look at the keys that nodes trust; needs no server
-    #[command(subcommand)]
-    Pki(PkiCommand),
-    /// Call any method of the API
-    Api(Api),
-    /// Choose between servers
-    #[command(subcommand)]
-    Context(ContextCommand),
-    /// Print completions for a shell
-    ///
-    /// These know commands and flags alone. For the names of nodes and kinds as well, put this into the shell's start file:
-    /// `source <(COMPLETE=bash better-compute)`; zsh likewise; fish: `COMPLETE=fish better-compute | source`.
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-}
+use better_compute::cli::{Cli, Command};
+use better_compute::{block_on, log, output, token};
+use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 
 fn main() -> ExitCode {
     // Answers a shell that asks for completions, and ends; else it returns.
@@ -132,6 +40,7 @@ fn main() -> ExitCode {
         Command::Pki(command) => command.execute(),
         Command::Whoami(plain) => block_on(token::whoami(plain)),
         Command::Api(api) => block_on(api.execute()),
+        Command::Doctor(doctor) => block_on(doctor.execute()),
         Command::Context(command) => command.execute(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -139,6 +48,7 @@ fn main() -> ExitCode {
             output::say(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Generate(generate) => generate.execute(),
     };
     done.unwrap_or_else(|error| {
         let (message, code) = kind_run::explain(&error);

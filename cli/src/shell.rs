@@ -9,6 +9,11 @@ pub(crate) fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
+/// The same, milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> u64 {
+    u64::try_from(now().unix_timestamp_nanos() / 1_000_000).unwrap_or(0)
+}
+
 /// Random bytes of the operating system.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

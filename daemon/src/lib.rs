@@ -6,8 +6,10 @@
 pub mod about;
 mod authorities;
 pub mod capability;
+pub mod cli;
 pub mod config;
 pub mod credentials;
+pub mod doctor;
 pub mod faults;
 pub mod gateway;
 pub mod identity;

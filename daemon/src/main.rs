@@ -2,59 +2,12 @@
 
 use std::process::ExitCode;
 
-use bc_daemon::join::{self, Join};
-use bc_daemon::kind_plugins::{KindList, KindWatch};
-use bc_daemon::kind_run::{self, Attempt, KindRun};
-use bc_daemon::run::RunDaemon;
-use bc_daemon::runner::Runner;
-use bc_daemon::supervise;
+use bc_daemon::cli::{Bcd, Command, Kind};
+use bc_daemon::kind_run::{self, Attempt};
 use bc_daemon::terminal::{self, complain, say};
-use clap::{Parser, Subcommand};
+use bc_daemon::{join, supervise};
+use clap::Parser;
 use tokio_util::sync::CancellationToken;
-
-/// The node daemon of better-compute
-#[derive(Parser)]
-#[command(name = "bcd", version, arg_required_else_help = true)]
-struct Bcd {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Make this machine a node of a control plane
-    ///
-    /// Exit codes: 0 joined, 1 not joined.
-    Join(Join),
-    /// Run the daemon: keep a session with the control plane and run what it sends, until SIGTERM or SIGINT
-    ///
-    /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
-    Run(RunDaemon),
-    /// Run the commands of a gateway that holds no session: lease them from Postgres, until SIGTERM or SIGINT
-    ///
-    /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
-    Runner(Runner),
-    /// Run one program for the daemon; not for people
-    #[command(hide = true)]
-    Supervise,
-    /// Work with command kinds on this node
-    #[command(subcommand)]
-    Kind(Kind),
-}
-
-#[derive(Subcommand)]
-enum Kind {
-    /// Run a component once over this node's real capabilities, and print its report as JSON
-    ///
-    /// Exit codes: 0 succeeded, 1 usage or I/O, 2 failed, 3 refused, 6 cancelled.
-    Run(KindRun),
-    /// Say which kinds of a plugin directory this node would serve, and why not the others
-    ///
-    /// Exit codes: 0 all of them, 1 usage or I/O, 3 some are refused.
-    List(KindList),
-    /// Follow a plugin directory as the daemon does, and print each change as one line of JSON, until interrupted
-    Watch(KindWatch),
-}
 
 fn main() -> ExitCode {
     let command = match Bcd::try_parse() {
@@ -78,6 +31,7 @@ fn main() -> ExitCode {
         }),
         Command::Run(run) => run.block_on().map(|()| 0),
         Command::Runner(runner) => runner.block_on().map(|()| 0),
+        Command::Doctor(doctor) => doctor.block_on(),
         Command::Supervise => supervise::run().map(|()| 0),
         Command::Kind(Kind::Run(run)) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);

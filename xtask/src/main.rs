@@ -1,6 +1,8 @@
 //! The project's own tasks, one per subcommand: `cargo xtask …`.
 
+mod book;
 mod dev;
+mod package;
 mod plugins;
 mod promises;
 mod setup;
@@ -41,6 +43,14 @@ enum Task {
     Tidy(Tidy),
     /// List which promises have tests
     Promises,
+    /// Make Debian packages of both programs in target/packages
+    Package {
+        /// The cargo profile to build in
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
+    /// Build the documentation as HTML in target/book
+    Book,
 }
 
 #[derive(clap::Args)]
@@ -70,6 +80,8 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy(Tidy { action: None }) => tidy::check(&root()),
         Task::Tidy(Tidy { action: Some(TidyAction::ReleaseWit) }) => tidy::wit::release(&root()),
         Task::Promises => promises::list(&root()),
+        Task::Package { profile } => package::run(&shell, &profile),
+        Task::Book => book::build(&shell),
     }
 }
 

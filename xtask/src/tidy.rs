@@ -1,5 +1,6 @@
 //! Rules of the tree that no compiler checks. `cargo xtask tidy` runs them, and so do the tests.
 
+mod docs;
 pub(crate) mod wit;
 
 use std::fs;
@@ -56,6 +57,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
         }
     }
     broken.extend(wit::broken(root)?);
+    broken.extend(docs::broken(root)?);
     let promises = crate::promises::numbered(&fs::read_to_string(root.join("docs/promises.md"))?);
     for (number, tests) in crate::promises::tests(root)? {
         if !promises.contains_key(&number) {

@@ -173,6 +173,16 @@ impl Client {
         Err(self.refused(status, &body))
     }
 
+    /// The server's time, milliseconds since the Unix epoch, to the second; `None` where it does not say.
+    pub async fn server_time_ms(&self) -> Result<Option<u64>, CallError> {
+        let request = self.http.get(format!("{}/healthz", self.target.url)).timeout(self.patience.timeout);
+        let answer = request.send().await.map_err(|source| self.unreachable(source))?;
+        let date = answer.headers().get(reqwest::header::DATE).and_then(|it| it.to_str().ok());
+        let at = date.and_then(|it| httpdate::parse_http_date(it).ok());
+        let since = at.and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
+        Ok(since.and_then(|it| u64::try_from(it.as_millis()).ok()))
+    }
+
     /// The API's own description.
     pub async fn openapi(&self) -> Result<Value, CallError> {
         let url = format!("{}/v1/openapi.json", self.target.url);

@@ -131,6 +131,11 @@ pub(super) struct Decided {
 }
 
 impl Settings {
+    /// Those of a file alone.
+    pub(crate) fn of_file(path: PathBuf) -> Self {
+        Self { config: Some(path), ..Self::default() }
+    }
+
     /// Reads the file, if one is named, and decides.
     pub(super) fn decide(self) -> anyhow::Result<Decided> {
         self.merged()?.checked(&hex::encode(shell::random::<4>()))

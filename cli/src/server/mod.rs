@@ -5,6 +5,7 @@
 
 pub mod authority;
 pub(crate) mod bundles;
+pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod pki;
 pub(crate) mod remediation;

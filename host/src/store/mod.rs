@@ -10,6 +10,7 @@ pub mod commands;
 pub mod components;
 pub mod conditions;
 pub mod events;
+pub mod facts;
 pub mod gateways;
 pub mod grants;
 pub mod identities;

@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod cpus;
 pub mod daemon;
 pub mod diff;
+pub mod doctor;
 pub mod holds;
 pub mod lane;
 pub mod lease;
