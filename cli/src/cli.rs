@@ -22,6 +22,7 @@ use crate::release::ReleaseCommand;
 use crate::remediation::RemediationCommand;
 use crate::reservation::ReservationCommand;
 use crate::rollout::RolloutCommand;
+use crate::runner::RunnerCommands;
 use crate::server::Server;
 use crate::token::{Plain, TokenCommand};
 use crate::workflow::WorkflowCommand;
@@ -68,6 +69,9 @@ pub enum Command {
     /// Bring a release of the daemon to many nodes, few at a time
     #[command(subcommand)]
     Rollout(RolloutCommand),
+    /// Have runners lease a gateway's commands from the database, and see what they did
+    #[command(subcommand)]
+    Runner(RunnerCommands),
     /// Wipe, deploy and accept a machine, one command after the other
     #[command(subcommand)]
     Workflow(WorkflowCommand),

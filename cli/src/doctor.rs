@@ -46,7 +46,9 @@ async fn client(connect: &Connect) -> Vec<Finding> {
     let mut findings = Vec::new();
     let target = match connect.target() {
         Ok(target) => target,
-        Err(error) => return vec![Finding::fail("command line", format!("{error:#}"), "name a server with --url, or a context")],
+        Err(error) => {
+            return vec![Finding::fail("command line", format!("{error:#}"), "name a server with --url, or a context")];
+        }
     };
     let file = contexts::path().map(|path| path.display().to_string()).unwrap_or_default();
     findings.push(Finding::ok("command line", format!("{} (contexts: {file})", target.url)));
@@ -65,7 +67,9 @@ async fn client(connect: &Connect) -> Vec<Finding> {
             findings.push(Finding::ok("server", "it answers"));
             findings.push(clock("clock", shell::now_ms(), there, "the server"));
         }
-        Ok(None) => findings.push(Finding::warn("server", "it answers without the time", "is something else at that address?")),
+        Ok(None) => {
+            findings.push(Finding::warn("server", "it answers without the time", "is something else at that address?"))
+        }
         Err(error) => {
             findings.push(refused("server", &error, "start the server, or correct the address"));
             return findings;
@@ -86,16 +90,24 @@ async fn client(connect: &Connect) -> Vec<Finding> {
         Err(error) => refused("kinds", &error, "ask for the grant compute:kinds:read"),
     });
     findings.push(match nodes(&client).await {
-        Ok(nodes) if nodes.is_empty() => {
-            Finding::warn("nodes", "there is none", "better-compute node create-join-token, and bcd join on the machine")
-        }
+        Ok(nodes) if nodes.is_empty() => Finding::warn(
+            "nodes",
+            "there is none",
+            "better-compute node create-join-token, and bcd join on the machine",
+        ),
         Ok(nodes) => {
-            let away: Vec<_> = nodes.iter().filter(|it| !it.connected && it.role != "gateway").map(|it| it.name.as_str()).collect();
+            let away: Vec<_> =
+                nodes.iter().filter(|it| !it.connected && it.role != "gateway").map(|it| it.name.as_str()).collect();
             if away.is_empty() {
                 Finding::ok("nodes", format!("{}, all with a session", nodes.len()))
             } else {
                 let shown = away.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-                let found = format!("{} of {} have no session: {shown}{}", away.len(), nodes.len(), if away.len() > 5 { ", …" } else { "" });
+                let found = format!(
+                    "{} of {} have no session: {shown}{}",
+                    away.len(),
+                    nodes.len(),
+                    if away.len() > 5 { ", …" } else { "" }
+                );
                 Finding::warn("nodes", found, "run bcd doctor on them")
             }
         }

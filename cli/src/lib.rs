@@ -26,6 +26,7 @@ pub mod release;
 pub mod remediation;
 pub mod reservation;
 pub mod rollout;
+pub mod runner;
 pub mod server;
 mod shell;
 mod sibling;

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Remediation(command) => block_on(command.execute()),
         Command::Release(command) => block_on(command.execute()),
         Command::Rollout(command) => block_on(command.execute()),
+        Command::Runner(command) => block_on(command.execute()),
         Command::Workflow(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),

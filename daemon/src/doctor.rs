@@ -50,7 +50,13 @@ impl Doctor {
     async fn findings(&self) -> Vec<Finding> {
         let config = match self.config.as_deref().map(Config::read).transpose() {
             Ok(config) => config.unwrap_or_default(),
-            Err(error) => return vec![Finding::fail("configuration", error.to_string(), "correct that line; docs/node.md has every key")],
+            Err(error) => {
+                return vec![Finding::fail(
+                    "configuration",
+                    error.to_string(),
+                    "correct that line; docs/node.md has every key",
+                )];
+            }
         };
         let named = self.config.as_ref().map_or("the defaults".into(), |path| path.display().to_string());
         let mut findings = vec![Finding::ok("configuration", named)];
@@ -77,7 +83,11 @@ impl Doctor {
                 findings.extend(plugins(&config, &node).await);
                 findings.extend(driver(&config, &node));
             }
-            Err(error) => findings.push(Finding::fail("machine", format!("{error:#}"), "correct the key that it names in the configuration")),
+            Err(error) => findings.push(Finding::fail(
+                "machine",
+                format!("{error:#}"),
+                "correct the key that it names in the configuration",
+            )),
         }
         findings
     }
@@ -91,7 +101,8 @@ pub fn as_text(findings: &[Finding]) -> String {
             Level::Warn => "warn",
             Level::Fail => "FAIL",
         };
-        let remedy = remedy.as_ref().map(|it| format!("\n        → {}", it.replace('\n', "\n          "))).unwrap_or_default();
+        let remedy =
+            remedy.as_ref().map(|it| format!("\n        → {}", it.replace('\n', "\n          "))).unwrap_or_default();
         format!("{level}  {check}: {}{remedy}", found.replace('\n', "\n        "))
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -103,12 +114,22 @@ fn state(folder: &Path) -> Vec<Finding> {
     let name = folder.display();
     let mode = match fs::metadata(folder) {
         Ok(metadata) => metadata.permissions().mode(),
-        Err(error) => return vec![Finding::fail(CHECK, format!("{name}: {error}"), "join this machine (bcd join), or correct state-dir")],
+        Err(error) => {
+            return vec![Finding::fail(
+                CHECK,
+                format!("{name}: {error}"),
+                "join this machine (bcd join), or correct state-dir",
+            )];
+        }
     };
     let mut findings = vec![private(CHECK, &name.to_string(), mode)];
     findings.push(match rustix::fs::statvfs(folder) {
         Ok(disk) => room("journal's room", disk.f_bavail.saturating_mul(disk.f_frsize), RESERVE_BYTES),
-        Err(error) => Finding::warn("journal's room", format!("it cannot be asked: {error}"), "look at the disk below the state folder"),
+        Err(error) => Finding::warn(
+            "journal's room",
+            format!("it cannot be asked: {error}"),
+            "look at the disk below the state folder",
+        ),
     });
     findings
 }
@@ -132,18 +153,27 @@ async fn gateways(config: &Config, identity: &Identity) -> Vec<Finding> {
     for address in addresses {
         let check = format!("gateway {address}");
         let reached = async {
-            let verifier = Verifier::of_authority(identity.authority.clone(), Box::new(now_ms)).map_err(|it| chain(&it))?;
+            let verifier =
+                Verifier::of_authority(identity.authority.clone(), Box::new(now_ms)).map_err(|it| chain(&it))?;
             let endpoint = endpoint(&address, verifier, Some(credentials.tls())).map_err(|it| chain(&it))?;
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()).await;
             connected.map_err(|_| "it does not answer".to_owned())?.map_err(|it| chain(&it)).map(drop)
         };
         findings.push(match reached.await {
             Ok(()) => Finding::ok(&check, "reached, and its certificate is of our authority"),
-            Err(why) => Finding::fail(&check, why, "look at name, route and firewall; `gateways` in the configuration names others"),
+            Err(why) => Finding::fail(
+                &check,
+                why,
+                "look at name, route and firewall; `gateways` in the configuration names others",
+            ),
         });
     }
     if findings.is_empty() {
-        findings.push(Finding::fail("gateways", "none is known", "name them in the configuration: gateways = [\"https://host:port\"]"));
+        findings.push(Finding::fail(
+            "gateways",
+            "none is known",
+            "name them in the configuration: gateways = [\"https://host:port\"]",
+        ));
     }
     findings
 }
@@ -168,7 +198,11 @@ async fn plugins(config: &Config, node: &Arc<Node>) -> Vec<Finding> {
         });
     }
     if findings.is_empty() {
-        findings.push(Finding::warn(CHECK, format!("{} holds no component", dir.display()), "put .wasm files there, or leave plugin-dir out"));
+        findings.push(Finding::warn(
+            CHECK,
+            format!("{} holds no component", dir.display()),
+            "put .wasm files there, or leave plugin-dir out",
+        ));
     }
     findings
 }
@@ -180,7 +214,9 @@ fn driver(config: &Config, node: &Node) -> Option<Finding> {
     let nvml = node.capabilities.nvml.as_ref().filter(|_| wanted && node.offers().contains(&Capability::Nvml))?;
     Some(match nvml.driver() {
         Ok(driver) => Finding::ok(CHECK, format!("version {}", driver.version)),
-        Err(failure) => Finding::fail(CHECK, failure.message, "install the driver, or name its library with nvml.library"),
+        Err(failure) => {
+            Finding::fail(CHECK, failure.message, "install the driver, or name its library with nvml.library")
+        }
     })
 }
 

@@ -146,8 +146,11 @@ mod tests {
             let version = cmd!(shell, "{program} --version").read().expect("it runs");
             assert!(version.ends_with(env!("CARGO_PKG_VERSION")), "{version}");
             let completions = there.join("usr/share/bash-completion/completions").join(name);
-            cmd!(shell, "bash --norc -c").arg(format!("source {} && complete -p {name}", completions.display()))
-                .ignore_stdout().run().expect("bash completes it");
+            cmd!(shell, "bash --norc -c")
+                .arg(format!("source {} && complete -p {name}", completions.display()))
+                .ignore_stdout()
+                .run()
+                .expect("bash completes it");
             let page = there.join(format!("usr/share/man/man1/{name}.1.gz"));
             let page = cmd!(shell, "gzip --decompress --stdout {page}").read().expect("a page");
             assert!(page.contains(".SH SYNOPSIS") && page.contains(name), "{page}");

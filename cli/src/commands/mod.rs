@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bc_host::api::types::{Command, CommandRef, Node, NodeRef};
+use bc_host::api::types::{Command, CommandRef, ListCommands, Node, NodeRef, RunnerGateway};
 use bc_host::words;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
@@ -49,9 +49,18 @@ pub enum Commands {
 /// Which commands.
 #[derive(Debug, Args)]
 pub struct List {
-    /// The node, by id or name
+    /// Only this node's, by id or name
     #[arg(long, short, value_name = "NODE", add = ArgValueCompleter::new(complete::nodes))]
-    node: String,
+    node: Option<String>,
+    /// Only those of the gateway whose runners lease under this slug
+    #[arg(long, value_name = "SLUG", conflicts_with = "node")]
+    gateway: Option<String>,
+    /// Only those of this batch
+    #[arg(long, value_name = "BATCH", add = ArgValueCompleter::new(complete::batches), conflicts_with = "gateway")]
+    batch: Option<String>,
+    /// Only this kind
+    #[arg(long, value_name = "KIND", add = ArgValueCompleter::new(complete::kinds))]
+    kind: Option<String>,
     /// Only those in this state
     #[arg(long, value_parser = STATES)]
     state: Option<String>,
@@ -132,14 +141,14 @@ fn called_off(seen: &Seen) -> &'static str {
 impl List {
     async fn execute(self) -> anyhow::Result<()> {
         let client = Client::new(self.connect.target()?, crate::client::Patience::default())?;
-        let mut request = json!({
-            "tenantId": client.tenant().await?,
-            "nodeId": node::resolve(&client, &self.node).await?,
-        });
-        if let Some(state) = self.state {
-            request["state"] = json!(state);
-        }
-        let commands: Vec<Seen> = client.pages("commands.list", request, self.limit).await?;
+        let node_id = match &self.node {
+            Some(node) => Some(node::resolve(&client, node).await?),
+            None => None,
+        };
+        let Self { gateway, batch: batch_id, kind, state, .. } = self;
+        let tenant_id = client.tenant().await?;
+        let request = ListCommands { tenant_id, node_id, gateway, batch_id, kind, state, limit: None, cursor: None };
+        let commands: Vec<Seen> = client.pages("commands.list", json!(request), self.limit).await?;
         self.output.list(&commands, shell::now());
         Ok(())
     }
@@ -163,7 +172,12 @@ impl One {
         let mut around = words::Around::default();
         if !seen.is_over() {
             let request = NodeRef { tenant_id: tenant_id.clone(), node_id: node_id.clone() };
-            around.node = Some(client.call::<Node>("nodes.get", &request).await?);
+            let node = client.call::<Node>("nodes.get", &request).await?;
+            if node.role == "gateway" {
+                let runner = client.call::<RunnerGateway>("runners.get", &request).await?;
+                around.runner = Some(runner).filter(|it| it.slug.is_some());
+            }
+            around.node = Some(node);
             for state in ["dispatched", "acked", "running"] {
                 let request = json!({ "tenantId": tenant_id, "nodeId": node_id, "state": state });
                 around.in_flight.extend(client.pages::<Command>("commands.list", request, 200).await?);

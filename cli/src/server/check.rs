@@ -19,7 +19,13 @@ pub(crate) async fn findings(settings: Settings) -> Vec<Finding> {
     const CHECK: &str = "server settings";
     let decided = match settings.decide() {
         Ok(decided) => decided,
-        Err(error) => return vec![Finding::fail(CHECK, format!("{error:#}"), "correct that key; docs/operators.md has all of them")],
+        Err(error) => {
+            return vec![Finding::fail(
+                CHECK,
+                format!("{error:#}"),
+                "correct that key; docs/operators.md has all of them",
+            )];
+        }
     };
     let mut findings = vec![Finding::ok(CHECK, "read, and they fit each other")];
     findings.extend(files(&decided));
@@ -31,12 +37,18 @@ fn files(decided: &Decided) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &decided.state_dir {
         Some(folder) => findings.extend(authority(folder)),
-        None => findings.push(Finding::fail("state folder", "none is named", "set state-dir: the nodes' certificate authority lies there")),
+        None => findings.push(Finding::fail(
+            "state folder",
+            "none is named",
+            "set state-dir: the nodes' certificate authority lies there",
+        )),
     }
     if let Some(pair) = &decided.api_tls {
         findings.push(match acceptor(pair) {
             Ok(_) => Finding::ok("API's certificate", "certificate and key fit"),
-            Err(error) => Finding::fail("API's certificate", format!("{error:#}"), "correct api-tls-cert and api-tls-key"),
+            Err(error) => {
+                Finding::fail("API's certificate", format!("{error:#}"), "correct api-tls-cert and api-tls-key")
+            }
         });
     } else if decided.config.serves_api && !decided.api_listen.ip().is_loopback() {
         let remedy = "set api-tls-cert and api-tls-key, unless a proxy in front of it speaks TLS";
@@ -55,8 +67,16 @@ fn authority(folder: &Path) -> Vec<Finding> {
     let name = key.display().to_string();
     match (fs::metadata(&key), folder.join("authority.pem").exists()) {
         (Ok(metadata), true) => vec![doctor::private("certificate authority", &name, metadata.permissions().mode())],
-        (Err(_), true) => vec![Finding::fail("certificate authority", format!("{name} cannot be read"), "restore it from a backup, or let this user read it")],
-        (_, false) => vec![Finding::warn("certificate authority", format!("{} holds none", folder.display()), "the first start makes one; copy it to other replicas")],
+        (Err(_), true) => vec![Finding::fail(
+            "certificate authority",
+            format!("{name} cannot be read"),
+            "restore it from a backup, or let this user read it",
+        )],
+        (_, false) => vec![Finding::warn(
+            "certificate authority",
+            format!("{} holds none", folder.display()),
+            "the first start makes one; copy it to other replicas",
+        )],
     }
 }
 
@@ -70,7 +90,13 @@ async fn database(database: &Database) -> Vec<Finding> {
     };
     let pool = match PgPoolOptions::new().max_connections(1).connect_with(store::by_keys(options)).await {
         Ok(pool) => pool,
-        Err(error) => return vec![Finding::fail("database", error.to_string(), "look at address, user, password and pg_hba.conf")],
+        Err(error) => {
+            return vec![Finding::fail(
+                "database",
+                error.to_string(),
+                "look at address, user, password and pg_hba.conf",
+            )];
+        }
     };
     let asked = store::facts::read(&pool).await;
     pool.close().await;

@@ -127,9 +127,8 @@ impl Command {
     /// What it means; why not, in words.
     async fn resolve(&self) -> Result<Invocation, String> {
         let Leased { action, payload, .. } = &self.leased;
-        let invocation = self.common.actions.resolve(action, payload).map_err(|refusal| {
-            format!("{}: {refusal}", refusal.code())
-        })?;
+        let invocation =
+            self.common.actions.resolve(action, payload).map_err(|refusal| format!("{}: {refusal}", refusal.code()))?;
         match self.common.kind.validate(&self.payload()).await {
             Ok(problems) if problems.is_empty() => Ok(invocation),
             Ok(problems) => {
@@ -242,10 +241,15 @@ impl Command {
             _ => {}
         }
         match self.why.get() {
-            Some(Halt::CalledOff) => return failed(None, "cancelled: it was called off, and its program was killed".into()),
-            Some(Halt::Stopping) => return failed(None, "runner-stopped: the runner was stopped, and the program killed".into()),
+            Some(Halt::CalledOff) => {
+                return failed(None, "cancelled: it was called off, and its program was killed".into());
+            }
+            Some(Halt::Stopping) => {
+                return failed(None, "runner-stopped: the runner was stopped, and the program killed".into());
+            }
             Some(Halt::OutOfReach) => {
-                let words = "lease-over: the database was out of reach until the lease ran out, and the program was killed";
+                let words =
+                    "lease-over: the database was out of reach until the lease ran out, and the program was killed";
                 return failed(None, words.into());
             }
             Some(Halt::Lost(message)) => {

@@ -78,10 +78,17 @@ impl Database {
     pub(super) fn new(url: &str, slug: &str, name: &str, connections: u32) -> anyhow::Result<Self> {
         // The URL holds a password, so the error does not repeat it.
         let options = PgConnectOptions::from_str(url)
-            .map_err(|_| anyhow::anyhow!("the database's URL is none: postgres://LOGIN:PASSWORD@HOST/DATABASE?sslmode=verify-full"))?
+            .map_err(|_| {
+                anyhow::anyhow!(
+                    "the database's URL is none: postgres://LOGIN:PASSWORD@HOST/DATABASE?sslmode=verify-full"
+                )
+            })?
             .application_name(&format!("bcd-runner {name}"));
         // One more is the listener's.
-        let pool = PgPoolOptions::new().max_connections(connections + 1).acquire_timeout(CALL_TIMEOUT).connect_lazy_with(options);
+        let pool = PgPoolOptions::new()
+            .max_connections(connections + 1)
+            .acquire_timeout(CALL_TIMEOUT)
+            .connect_lazy_with(options);
         Ok(Self { pool, slug: slug.to_owned() })
     }
 

@@ -25,6 +25,7 @@ mod releases;
 mod remediations;
 mod reservations;
 mod rollouts;
+mod runner_gateways;
 mod runners;
 mod specs;
 #[cfg(test)]
@@ -143,6 +144,10 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(commands::cancel))
         .routes(routes!(output::read))
         .routes(routes!(runners::history))
+        .routes(routes!(runner_gateways::set))
+        .routes(routes!(runner_gateways::get))
+        .routes(routes!(runner_gateways::allow))
+        .routes(routes!(runner_gateways::disallow))
         .routes(routes!(batches::create))
         .routes(routes!(batches::get))
         .routes(routes!(batches::list))

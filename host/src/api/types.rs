@@ -40,7 +40,7 @@ pub use self::remediations::{
 };
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
-pub use self::runners::{ListRunnerCommands, RunnerCommand};
+pub use self::runners::{ListRunnerCommands, RunnerCommand, RunnerGateway, RunnerLease, RunnerLogin, SetRunner};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
 pub use self::workflows::{
     CreateWorkflow, ListWorkflows, Quarantine, QuarantineNode, Workflow, WorkflowRef, WorkflowStep, WorkflowStepRequest,

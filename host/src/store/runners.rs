@@ -114,3 +114,111 @@ pub async fn leased(db: &mut PgConnection, ids: &[CommandId]) -> Result<Vec<Leas
     );
     Ok(rows.fetch_all(db).await?)
 }
+
+/// Gives a gateway back to sessions. Returns whether runners leased for it.
+pub async fn unassign(db: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "update nodes set runner_slug = null, session_epoch = session_epoch + 1
+         where id = $1 and runner_slug is not null and deleted_at is null",
+        node.uuid(),
+    )
+    .execute(db)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Whether a slug is another gateway's, of whichever tenant.
+pub async fn is_taken(db: &mut PgConnection, node: NodeId, slug: &str) -> Result<bool, Error> {
+    let taken = sqlx::query_scalar!(
+        r#"select exists (select from nodes where runner_slug = $2 and deleted_at is null and id <> $1) as "taken!""#,
+        node.uuid(),
+        slug,
+    );
+    Ok(taken.fetch_one(db).await?)
+}
+
+/// Whether the database has a user of that name who may do what runners do.
+pub async fn is_member(db: &mut PgConnection, login: &str) -> Result<bool, Error> {
+    let is_member = sqlx::query_scalar!(
+        r#"select exists (
+             select from pg_roles r
+             where r.rolname = $1 and r.rolcanlogin and pg_has_role(r.oid, 'better_compute_runner', 'member')
+           ) as "member!""#,
+        login,
+    );
+    Ok(is_member.fetch_one(db).await?)
+}
+
+/// A gateway whose runners lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Under which name.
+    pub slug: String,
+    /// The users of the database that act for it, by name.
+    pub logins: Vec<String>,
+    /// How many of its commands wait to be leased, held ones not counted.
+    pub pending: u64,
+    /// When the one of them was queued that waits longest.
+    pub oldest_pending_at: Option<OffsetDateTime>,
+}
+
+/// The gateway; `None` where no runner leases for the node.
+pub async fn gateway(db: &mut PgConnection, node: NodeId) -> Result<Option<Gateway>, Error> {
+    let row = sqlx::query!(
+        r#"select n.runner_slug as "slug!",
+             array(select l.login::text from runner_logins l where l.node_id = n.id order by 1) as "logins!",
+             (select count(*) from ready r where r.node_id = n.id and r.not_before < 'infinity') as "pending!",
+             (select min(c.created_at) from ready r join commands c on c.node_id = r.node_id and c.seq = r.seq
+              where r.node_id = n.id and r.not_before < 'infinity') as oldest_pending_at
+           from nodes n where n.id = $1 and n.runner_slug is not null and n.deleted_at is null"#,
+        node.uuid(),
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(row.map(|row| Gateway {
+        slug: row.slug,
+        logins: row.logins,
+        pending: u64::try_from(row.pending).unwrap_or(0),
+        oldest_pending_at: row.oldest_pending_at,
+    }))
+}
+
+/// A lease that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The command.
+    pub command: CommandId,
+    /// Its runner's user in the database, and the runner's name where it has one.
+    pub leased_by: String,
+    /// When it began.
+    pub leased_at: OffsetDateTime,
+    /// When it runs out, unless it is renewed.
+    pub expires_at: OffsetDateTime,
+    /// When the runner started the command; `None` before.
+    pub started_at: Option<OffsetDateTime>,
+    /// How many leases the command had before.
+    pub earlier: u64,
+}
+
+/// The leases of a gateway that count, the oldest first.
+pub async fn leases(db: &mut PgConnection, node: NodeId) -> Result<Vec<Lease>, Error> {
+    let rows = sqlx::query!(
+        r#"select c.id, l.leased_by, l.leased_at, l.expires_at, l.started_at,
+             (select count(*) from runner_leases b where b.node_id = l.node_id and b.seq = l.seq and b.token < l.token)
+               as "earlier!"
+           from in_flight f
+           join runner_leases l on l.node_id = f.node_id and l.seq = f.seq and l.token = f.epoch and l.ended_at is null
+           join commands c on c.node_id = f.node_id and c.seq = f.seq
+           where f.node_id = $1 order by l.leased_at, l.token"#,
+        node.uuid(),
+    );
+    let rows = rows.fetch_all(db).await?.into_iter().map(|row| Lease {
+        command: CommandId::from_uuid(row.id),
+        leased_by: row.leased_by,
+        leased_at: row.leased_at,
+        expires_at: row.expires_at,
+        started_at: row.started_at,
+        earlier: u64::try_from(row.earlier).unwrap_or(0),
+    });
+    Ok(rows.collect())
+}

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use super::meaning::meaning;
 use super::{distance, moment, state};
-use crate::api::types::{Command, Node};
+use crate::api::types::{Command, Node, RunnerGateway};
 
 /// What stands around a command that is not over.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +18,8 @@ pub struct Around {
     pub node: Option<Node>,
     /// The node's commands that are in flight, of any lane.
     pub in_flight: Vec<Command>,
+    /// Who leases for it, where the node is a gateway that holds no session.
+    pub runner: Option<RunnerGateway>,
 }
 
 /// The reasons, the strongest first.
@@ -26,6 +28,9 @@ pub fn explain(command: &Command, around: &Around, now: OffsetDateTime) -> Vec<S
     match state(&command.state) {
         None => reasons.push(format!("this program does not know the state {:?}; use a newer one", command.state)),
         Some(State::Pending) => waits(command, around, now, &mut reasons),
+        Some(State::Dispatched | State::Acked | State::Running) if around.runner.is_some() => {
+            leased(command, around, now, &mut reasons);
+        }
         Some(state @ (State::Dispatched | State::Acked | State::Running)) => {
             reasons.push(match state {
                 State::Dispatched => "it was sent to the node, which has not acknowledged it yet".to_owned(),
@@ -71,14 +76,21 @@ fn waits(command: &Command, around: &Around, now: OffsetDateTime, reasons: &mut 
             "it is held until {batch} has its approvals; `better-compute batch show {batch}` says which are missing"
         ));
     }
-    connection(around, now, reasons);
+    match around.runner.as_ref().and_then(|it| it.slug.as_deref()) {
+        Some(slug) => reasons.push(format!(
+            "no runner has leased it yet: is `bcd runner --gateway {slug}` up? `better-compute runner show` says who may lease, and what \
+             is leased"
+        )),
+        None => connection(around, now, reasons),
+    }
     if let Some(at) = command.not_before.filter(|at| *at > now) {
         reasons.push(format!(
             "it is not sent before {}; the node had no free worker when it was sent",
             moment(Some(at), now)
         ));
     }
-    if let Some((lane, limit)) = lane(&command.lane) {
+    // Runners take as many as there are of them: lanes order what they lease, and bound nothing.
+    if let Some((lane, limit)) = lane(&command.lane).filter(|_| around.runner.is_none()) {
         let outstanding = around.in_flight.iter().filter(|other| other.lane == command.lane);
         let outstanding: Vec<_> = outstanding.map(|other| other.id.as_str()).collect();
         if outstanding.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
@@ -97,6 +109,33 @@ fn waits(command: &Command, around: &Around, now: OffsetDateTime, reasons: &mut 
     } else {
         format!("its deadline passed {}; it is about to expire", distance(command.not_after, now))
     });
+}
+
+fn leased(command: &Command, around: &Around, now: OffsetDateTime, reasons: &mut Vec<String>) {
+    let leases = around.runner.iter().flat_map(|it| &it.leases);
+    let Some(lease) = leases.into_iter().find(|it| it.command_id == command.id) else {
+        reasons
+            .push("its lease has ended; the sweeper settles it, or makes it pending again, within seconds".to_owned());
+        return;
+    };
+    let since = distance(lease.started_at.unwrap_or(lease.leased_at), now);
+    reasons.push(match lease.started_at {
+        Some(_) => format!("{} runs it since {since}", lease.leased_by),
+        None => format!("{} leased it {since} and has not started it yet", lease.leased_by),
+    });
+    if lease.earlier_leases > 0 {
+        reasons.push(format!("{} lease(s) of it ran out before", lease.earlier_leases));
+    }
+    if let Some(at) = command.cancel_requested_at {
+        reasons.push(format!(
+            "it was asked to stop {}; its runner is told, and at its next heartbeat at the latest",
+            distance(at, now)
+        ));
+    }
+    reasons.push(format!(
+        "unless it is renewed, the lease runs out {}; then it settles by itself",
+        distance(lease.expires_at, now)
+    ));
 }
 
 fn connection(around: &Around, now: OffsetDateTime, reasons: &mut Vec<String>) {
@@ -151,9 +190,14 @@ mod tests {
         serde_json::from_value(document).expect("a node")
     }
 
+    fn runner(leases: &Value) -> Around {
+        let gateway = json!({ "nodeId": "node_1", "slug": "berlin-1", "logins": ["runner_berlin"], "pending": 1, "leases": leases });
+        Around { runner: serde_json::from_value(gateway).expect("a gateway"), ..Around::default() }
+    }
+
     #[test]
     fn every_way_to_wait_and_to_end_is_said_in_words() {
-        let connected = || Around { node: Some(node(&json!({}))), in_flight: Vec::new() };
+        let connected = || Around { node: Some(node(&json!({}))), ..Around::default() };
         let away = Around {
             node: Some(node(&json!({ "connected": false, "lastHelloAt": "2024-10-03T21:00:00Z" }))),
             ..Around::default()
@@ -170,6 +214,22 @@ mod tests {
             ("node never there", seen(9, &json!({})), never),
             ("lane full", seen(9, &json!({})), full),
             ("not before", seen(9, &json!({ "notBefore": "2024-10-04T00:00:12Z" })), connected()),
+            ("no runner", seen(9, &json!({})), runner(&json!([]))),
+            (
+                "leased",
+                seen(9, &json!({ "state": "dispatched" })),
+                runner(&json!([{
+                "commandId": "cmd_9", "leasedBy": "runner_berlin (one)", "leasedAt": "2024-10-03T23:59:50Z",
+                "expiresAt": "2024-10-04T00:09:50Z", "earlierLeases": 1 }])),
+            ),
+            (
+                "run by a runner",
+                seen(9, &json!({ "state": "running", "cancelRequestedAt": "2024-10-03T23:59:55Z" })),
+                runner(&json!([{
+                "commandId": "cmd_9", "leasedBy": "runner_berlin", "leasedAt": "2024-10-03T23:59:50Z",
+                "startedAt": "2024-10-03T23:59:51Z", "expiresAt": "2024-10-04T00:09:50Z", "earlierLeases": 0 }])),
+            ),
+            ("lease over", seen(9, &json!({ "state": "running" })), runner(&json!([]))),
             ("approval", seen(9, &json!({ "awaitingApproval": true, "batchId": "batch_7" })), connected()),
             ("deadline over", seen(9, &json!({ "notAfter": "2024-10-03T23:59:58Z" })), connected()),
             ("sent", seen(9, &json!({ "state": "dispatched" })), away),

@@ -68,11 +68,19 @@ pub fn certificate(check: &str, not_before_ms: u64, not_after_ms: u64, now_ms: u
     }
     if now_ms < not_before_ms {
         let ahead = days(not_before_ms - now_ms);
-        return Finding::warn(check, format!("it begins in {ahead} only"), "compare this machine's clock with the server's");
+        return Finding::warn(
+            check,
+            format!("it begins in {ahead} only"),
+            "compare this machine's clock with the server's",
+        );
     }
     let left = not_after_ms - now_ms;
     let found = format!("it is good for {} more", days(left));
-    if u128::from(left) < EXPIRY_WARNING.as_millis() { Finding::warn(check, found, renew) } else { Finding::ok(check, found) }
+    if u128::from(left) < EXPIRY_WARNING.as_millis() {
+        Finding::warn(check, found, renew)
+    } else {
+        Finding::ok(check, found)
+    }
 }
 
 /// A clock beside another one, milliseconds since the Unix epoch.
@@ -183,12 +191,10 @@ mod tests {
     #[test]
     fn a_certificate_is_judged_by_what_is_left_of_it() {
         let level = |now_ms| certificate("certificate", DAY, 30 * DAY, now_ms, "renew it").level;
-        assert_eq!([level(0), level(2 * DAY), level(25 * DAY), level(30 * DAY)], [
-            Level::Warn,
-            Level::Ok,
-            Level::Warn,
-            Level::Fail
-        ]);
+        assert_eq!(
+            [level(0), level(2 * DAY), level(25 * DAY), level(30 * DAY)],
+            [Level::Warn, Level::Ok, Level::Warn, Level::Fail]
+        );
     }
 
     #[test]

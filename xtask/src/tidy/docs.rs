@@ -24,7 +24,8 @@ pub(crate) fn broken(root: &Path) -> anyhow::Result<Vec<String>> {
     for (file, page) in &pages {
         let folder = file.parent().unwrap_or(Path::new(""));
         for link in &page.links {
-            let (path, anchor) = link.split_once('#').map_or((link.as_str(), None), |(path, anchor)| (path, Some(anchor)));
+            let (path, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(path, anchor)| (path, Some(anchor)));
             let target = if path.is_empty() { file.clone() } else { normal(&folder.join(path)) };
             let name = file.display();
             if !root.join(&target).exists() {
@@ -131,7 +132,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tidy-docs-{}", std::process::id()));
         fs::create_dir_all(folder.join("docs")).expect("a folder");
         fs::write(folder.join("docs/SUMMARY.md"), "[a](a.md)").expect("written");
-        fs::write(folder.join("docs/a.md"), "# A\n[b](b.md) [c](#c) [d](d.md#a)\n[fine](#a) [fine](../docs/b.md#b)").expect("written");
+        fs::write(folder.join("docs/a.md"), "# A\n[b](b.md) [c](#c) [d](d.md#a)\n[fine](#a) [fine](../docs/b.md#b)")
+            .expect("written");
         fs::write(folder.join("docs/b.md"), "# B").expect("written");
         let shell = xshell::Shell::new().expect("a shell");
         shell.change_dir(&folder);

@@ -66,3 +66,69 @@ pub struct RunnerCommand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leased_by: Option<String>,
 }
+
+/// `runners.set`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetRunner {
+    /// `tenant_…`
+    pub tenant_id: String,
+    /// `node_…`, of the role `gateway`.
+    pub node_id: String,
+    /// The name under which runners lease its commands, unique over all tenants; absent to give it back to sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slug: Option<String>,
+}
+
+/// `runners.allow` and `runners.disallow`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunnerLogin {
+    /// `tenant_…`
+    pub tenant_id: String,
+    /// `node_…`
+    pub node_id: String,
+    /// A user of the database, a member of `better_compute_runner`.
+    pub login: String,
+}
+
+/// A gateway whose commands runners lease.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunnerGateway {
+    /// `node_…`
+    pub node_id: String,
+    /// Under which name; absent where sessions serve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slug: Option<String>,
+    /// The users of the database that act for it.
+    pub logins: Vec<String>,
+    /// How many of its commands wait for a runner.
+    pub pending: u64,
+    /// When the one of them was queued that waits longest.
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    pub oldest_pending_at: Option<OffsetDateTime>,
+    /// What its runners have now, the oldest first.
+    pub leases: Vec<RunnerLease>,
+}
+
+/// A lease that counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunnerLease {
+    /// `cmd_…`
+    pub command_id: String,
+    /// The runner's user in the database, and its name where it has one.
+    pub leased_by: String,
+    /// When it began.
+    #[serde(with = "time::serde::rfc3339")]
+    pub leased_at: OffsetDateTime,
+    /// When the sweeper takes the command back, unless the runner renews the lease.
+    #[serde(with = "time::serde::rfc3339")]
+    pub expires_at: OffsetDateTime,
+    /// When the runner started the command; absent before.
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<OffsetDateTime>,
+    /// How many leases of the command ran out before.
+    pub earlier_leases: u64,
+}

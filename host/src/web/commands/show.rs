@@ -14,7 +14,7 @@ use super::output;
 use super::result::{self, Shown};
 use crate::api::auth::{AUDIT_READ, NODES_EXEC};
 use crate::api::error::Failure;
-use crate::api::types::{self, BundleFiles, Code, CommandRef, NodeRef};
+use crate::api::types::{self, BundleFiles, Code, CommandRef, NodeRef, RunnerGateway};
 use crate::store::unix_ms;
 use crate::web::page::{self, Answer, Page};
 use crate::web::query;
@@ -141,6 +141,10 @@ async fn around(visitor: &Visitor, command: &types::Command, is_over: bool) -> R
         Err(failure) if failure.0.code == Code::NotFound => None,
         Err(failure) => return Err(failure),
     };
+    if around.node.as_ref().is_some_and(|it| it.role == "gateway") {
+        let runner: RunnerGateway = visitor.call("runners.get", &node).await?;
+        around.runner = Some(runner).filter(|it| it.slug.is_some());
+    }
     for state in ["dispatched", "acked", "running"] {
         let ask = json!({ "tenantId": tenant_id, "nodeId": node_id, "state": state });
         let found: types::Page<types::Command> = visitor.call("commands.list", &ask).await?;
