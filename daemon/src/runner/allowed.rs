@@ -34,7 +34,13 @@ pub(super) fn grants(action: &str) -> Grants {
 
 impl Allowed {
     /// For one run.
-    pub(super) fn new(action: &str, invocation: Invocation, timeout: Duration, programs: Arc<Programs>, live: Arc<Live>) -> Self {
+    pub(super) fn new(
+        action: &str,
+        invocation: Invocation,
+        timeout: Duration,
+        programs: Arc<Programs>,
+        live: Arc<Live>,
+    ) -> Self {
         Self { action: action.to_owned(), invocation, timeout, programs, live, was_run: AtomicBool::new(false) }
     }
 }

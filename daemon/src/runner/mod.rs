@@ -94,7 +94,10 @@ pub struct Serve {
 
 /// `900`, as the seed's runners have it, or `15m`.
 fn timeout(text: &str) -> Result<Duration, String> {
-    let span = text.parse().map(Duration::from_secs).or_else(|_| humantime::parse_duration(text).map_err(|error| error.to_string()))?;
+    let span = text
+        .parse()
+        .map(Duration::from_secs)
+        .or_else(|_| humantime::parse_duration(text).map_err(|error| error.to_string()))?;
     let most = Duration::from_secs(MAX_SECONDS.into()) - LEASE_MARGIN;
     if (Duration::from_secs(1)..=most).contains(&span) {
         return Ok(span);
@@ -142,8 +145,11 @@ impl Serve {
         let kind = load(&config, self.concurrency)?;
         let supervisor = process::supervisor().context("there is no bcd that could supervise programs")?;
         tracing::info!(
-            gateway, name, concurrency = self.concurrency,
-            actions = config.actions.names().collect::<Vec<_>>().join(","), "the runner starts",
+            gateway,
+            name,
+            concurrency = self.concurrency,
+            actions = config.actions.names().collect::<Vec<_>>().join(","),
+            "the runner starts",
         );
         let common = Common {
             db,
@@ -184,7 +190,8 @@ fn load(config: &Config, concurrency: u16) -> anyhow::Result<Kind> {
         let said: Vec<_> = obstacles.iter().map(|obstacle| format!("{obstacle}\n  → {}", obstacle.remedy())).collect();
         bail!("{} is not taken: {}", config.kind.display(), said.join("\n"));
     }
-    let settings = bc_runtime::Config { cache_dir: config.cache_dir.clone(), max_runs: usize::from(concurrency).max(4) };
+    let settings =
+        bc_runtime::Config { cache_dir: config.cache_dir.clone(), max_runs: usize::from(concurrency).max(4) };
     let loaded = Engine::new(&settings)?.load(&component);
     Ok(loaded.map_err(|rejected| LoadError { file: config.kind.clone(), rejected })?)
 }

@@ -6,14 +6,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use bc_proto::rules::lease::{CHANNEL, Refusal};
+use bc_proto::rules::lease::{CANCEL_CHANNEL, CHANNEL, Refusal};
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Row, types::Uuid};
 use tokio::time::{Instant, timeout};
-
-/// The channel on which cancels are told; the payload is the command's id.
-const CANCEL_CHANNEL: &str = "better_compute_runner_cancel";
 
 /// How long a call may take. The database answers in milliseconds; this is for one that is gone without a word.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,10 +75,17 @@ impl Database {
     pub(super) fn new(url: &str, slug: &str, name: &str, connections: u32) -> anyhow::Result<Self> {
         // The URL holds a password, so the error does not repeat it.
         let options = PgConnectOptions::from_str(url)
-            .map_err(|_| anyhow::anyhow!("the database's URL is none: postgres://LOGIN:PASSWORD@HOST/DATABASE?sslmode=verify-full"))?
+            .map_err(|_| {
+                anyhow::anyhow!(
+                    "the database's URL is none: postgres://LOGIN:PASSWORD@HOST/DATABASE?sslmode=verify-full"
+                )
+            })?
             .application_name(&format!("bcd-runner {name}"));
         // One more is the listener's.
-        let pool = PgPoolOptions::new().max_connections(connections + 1).acquire_timeout(CALL_TIMEOUT).connect_lazy_with(options);
+        let pool = PgPoolOptions::new()
+            .max_connections(connections + 1)
+            .acquire_timeout(CALL_TIMEOUT)
+            .connect_lazy_with(options);
         Ok(Self { pool, slug: slug.to_owned() })
     }
 

@@ -36,8 +36,9 @@ pub enum Saying {
 impl Saying {
     /// Says it.
     pub fn say(&self) -> anyhow::Result<()> {
-        let path = std::env::var_os(VARIABLE)
-            .with_context(|| format!("{VARIABLE} is not set: this is for programs of actions with self-reporting = true"))?;
+        let path = std::env::var_os(VARIABLE).with_context(|| {
+            format!("{VARIABLE} is not set: this is for programs of actions with self-reporting = true")
+        })?;
         let report = match self {
             Self::Started => Report::Started(true),
             Self::Output { text } if text == "-" => {

@@ -51,7 +51,8 @@ impl Reports {
 
     /// Opens its socket, in a folder that nobody else enters.
     pub(super) fn serve(self: &Arc<Self>) -> io::Result<Socket> {
-        let folder = tempfile::Builder::new().prefix("bcd-report-").permissions(Permissions::from_mode(0o700)).tempdir()?;
+        let folder =
+            tempfile::Builder::new().prefix("bcd-report-").permissions(Permissions::from_mode(0o700)).tempdir()?;
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;

@@ -82,7 +82,8 @@ impl Work {
                         (failures, was_answered) = (0, true);
                         let (id, cancelled) = (leased.id, Arc::new(Notify::new()));
                         wakes.cancels().insert(id, Arc::clone(&cancelled));
-                        let (command, wakes) = (Command::new(Arc::clone(&self.common), leased, cancelled), Arc::clone(wakes));
+                        let (command, wakes) =
+                            (Command::new(Arc::clone(&self.common), leased, cancelled), Arc::clone(wakes));
                         running.spawn(async move {
                             command.run().await;
                             wakes.cancels().remove(&id);
@@ -96,7 +97,9 @@ impl Work {
                         break;
                     }
                     Err(Failed::Refused(Refusal::UnknownGateway, message)) if !was_answered => {
-                        bail!("{message}\n  → name the gateway's slug with --gateway, and let this login act for it (runner_logins)");
+                        bail!(
+                            "{message}\n  → name the gateway's slug with --gateway, and let this login act for it (runner_logins)"
+                        );
                     }
                     Err(failed) => {
                         failures += 1;

@@ -116,7 +116,9 @@ pub enum Refusal {
     #[error("payload.{0}: it has a zero character, which no argument can hold")]
     ZeroCharacter(String),
     /// Longer than an argument may be.
-    #[error("payload.{placeholder}: the argument would have {bytes} bytes; at most {MAX_ARGUMENT_BYTES} are passed, the rest belongs on standard input")]
+    #[error(
+        "payload.{placeholder}: the argument would have {bytes} bytes; at most {MAX_ARGUMENT_BYTES} are passed, the rest belongs on standard input"
+    )]
     TooLong {
         /// The placeholder whose value made it so.
         placeholder: String,
@@ -159,7 +161,8 @@ impl Actions {
     /// What a queued action means.
     pub fn resolve(&self, action: &str, payload: &Value) -> Result<Invocation, Refusal> {
         // A name that no list can have is told as it is safe to show it.
-        let found = self.0.get(action).ok_or_else(|| Refusal::UnknownAction(action.escape_debug().take(64).collect()))?;
+        let found =
+            self.0.get(action).ok_or_else(|| Refusal::UnknownAction(action.escape_debug().take(64).collect()))?;
         let Value::Object(members) = payload else { return Err(Refusal::NotAnObject) };
         let argv = found.argv.iter().map(|argument| argument.fill(members)).collect::<Result<_, _>>()?;
         if found.stdin == Stdin::None {

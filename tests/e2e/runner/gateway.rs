@@ -29,12 +29,22 @@ const ACTIONS: [(&str, &str, &str, &str); 9] = [
     ("bytes", "", "", r"printf 'a\377b\000c'"),
     ("big", "", "", "head -c 200000000 /dev/zero | tr '\\0' x; echo end"),
     // Its id, and then nothing for a long time; it leaves a child behind that has a session of its own.
-    ("hang", "'{file}'", "timeout = '5m'", "setsid sleep 1000 & echo $! > $1.child; echo $$ > $1; echo hangs; while :; do sleep 1000; done"),
+    (
+        "hang",
+        "'{file}'",
+        "timeout = '5m'",
+        "setsid sleep 1000 & echo $! > $1.child; echo $$ > $1; echo hangs; while :; do sleep 1000; done",
+    ),
     ("short", "", "timeout = '1s'", "echo begun; while :; do sleep 1000; done"),
     // Goes on when there is a file.
     ("gate", "'{file}'", "timeout = '5m'", "echo $$ > $1; while [ ! -e $1.go ]; do sleep 0.05; done; echo through"),
     ("line", "'{file}', '{line}'", "", "echo \"$2\" >> $1; sleep 0.05"),
-    ("auth_device", "'{file}', '{way}', 'BCD'", "self-reporting = true\ntimeout = '1m'", include_str!("auth_device.sh")),
+    (
+        "auth_device",
+        "'{file}', '{way}', 'BCD'",
+        "self-reporting = true\ntimeout = '1m'",
+        include_str!("auth_device.sh"),
+    ),
 ];
 
 /// The gateway.
@@ -56,7 +66,8 @@ impl Gateway {
         join.arg("--token-file").arg(token).arg("--state-dir").arg(cluster.folder().join("gateway"));
         let said = programs::run(&mut join);
         assert_eq!(said.code, Some(0), "{said:?}");
-        let node = said.out.split_whitespace().find(|word| word.starts_with("node_")).expect("it says which node it is");
+        let node =
+            said.out.split_whitespace().find(|word| word.starts_with("node_")).expect("it says which node it is");
         let node = node.trim_end_matches(',').to_owned();
         let mut admin = PgConnection::connect(&cluster.database.url()).await.expect("a database");
         let sql = format!(

@@ -141,7 +141,10 @@ async fn a_runner_that_cannot_work_says_why() {
     let gateway = Gateway::start().await;
     let said = programs::run(&mut gateway.command("one", "munich-9", &[]));
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("there is no gateway with the slug munich-9") && said.err.contains("runner_logins"), "{said:?}");
+    assert!(
+        said.err.contains("there is no gateway with the slug munich-9") && said.err.contains("runner_logins"),
+        "{said:?}"
+    );
     for (arguments, words) in [
         (["--command-timeout", "2days"], "a day at most"),
         (["--concurrency", "0"], "0 is not in 1..=32"),

@@ -39,7 +39,11 @@ async fn promise_18_a_runner_whose_lease_was_taken_back_kills_what_it_runs_and_t
     runner.signal(rustix::process::Signal::CONT);
     runner.has_said("the end was not taken").await;
     assert!(!is_alive(&program));
-    assert_eq!(gateway.over(&hangs).await.ending(), ending("failed", None, "lease-lost"), "a stale token changes nothing");
+    assert_eq!(
+        gateway.over(&hangs).await.ending(),
+        ending("failed", None, "lease-lost"),
+        "a stale token changes nothing"
+    );
     let next = gateway.queue("exit", json!({ "code": 0 })).await;
     assert_eq!(gateway.over(&next).await.ending(), ending("done", Some(0), ""));
 }
@@ -111,7 +115,8 @@ async fn promise_18_of_twenty_commands_over_three_runners_that_are_killed_each_e
         }
         let times = "select count(*) from events where command_id = $1 and topic = 'command.settled'";
         let id: bc_proto::id::CommandId = command.id.parse().expect("an id");
-        let times: i64 = sqlx::query_scalar(times).bind(id.uuid()).fetch_one(&mut gateway.admin).await.expect("a database");
+        let times: i64 =
+            sqlx::query_scalar(times).bind(id.uuid()).fetch_one(&mut gateway.admin).await.expect("a database");
         assert_eq!(times, 1, "{n} ends once");
     }
     assert!(lost <= 6, "three runners with two places each lost {lost}");

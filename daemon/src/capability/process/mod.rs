@@ -149,7 +149,8 @@ impl Programs {
             return Err(Error::new("too-many-programs", message));
         }
         let heard = self.heard.clone().filter(|_| !is_read);
-        let running = Arc::new(Running::start(&self.supervisor, &program, self.environment(), request, is_read, heard)?);
+        let running =
+            Arc::new(Running::start(&self.supervisor, &program, self.environment(), request, is_read, heard)?);
         let handle = state.next;
         state.next += 1;
         state.running.insert(handle, Arc::clone(&running));

@@ -93,12 +93,7 @@ impl Running {
         heard: Option<Heard>,
     ) -> Answer<Self> {
         let input = request.stdin.as_deref().unwrap_or_default();
-        let order = Order {
-            program: program.to_owned(),
-            argv: request.argv.clone(),
-            env,
-            stdin_bytes: input.len(),
-        };
+        let order = Order { program: program.to_owned(), argv: request.argv.clone(), env, stdin_bytes: input.len() };
         let failed = |error: std::io::Error| io("the program's supervisor cannot be started", &error);
         let (control, theirs) = UnixStream::pair().map_err(failed)?;
         let mut child = spawn(supervisor, theirs).map_err(failed)?;

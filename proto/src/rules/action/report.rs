@@ -132,7 +132,14 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_report_is_refused() {
-        for line in ["{}", "[]", r#"{"started":1}"#, r#"{"completed":{}}"#, r#"{"failed":{"error":"x","more":1}}"#, r#"{"stopped":true}"#] {
+        for line in [
+            "{}",
+            "[]",
+            r#"{"started":1}"#,
+            r#"{"completed":{}}"#,
+            r#"{"failed":{"error":"x","more":1}}"#,
+            r#"{"stopped":true}"#,
+        ] {
             assert!(serde_json::from_str::<Report>(line).is_err(), "{line}");
         }
     }

@@ -49,9 +49,9 @@ impl Template {
                 rest = after;
             } else {
                 let named = brace.strip_prefix('{').and_then(|after| after.split_once('}'));
-                let (name, after) = named
-                    .filter(|(name, _)| is_placeholder(name))
-                    .ok_or_else(|| malformed("a placeholder is `{name}`, of letters, digits, `_` and `-`; a brace is `{{` or `}}`"))?;
+                let (name, after) = named.filter(|(name, _)| is_placeholder(name)).ok_or_else(|| {
+                    malformed("a placeholder is `{name}`, of letters, digits, `_` and `-`; a brace is `{{` or `}}`")
+                })?;
                 if !plain.is_empty() {
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
                 }

@@ -95,7 +95,9 @@ fn a_list_that_breaks_a_rule_is_refused_with_every_one() {
     );
     let said: Vec<_> = broken.expect_err("it breaks rules").iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(said.join("\n"));
-    for wrong in ["[a]\nprogram = 1", "[a]\nargv = []", "[a]\nprogram = '/x'\nargv = ['{a b}']", "[a]\nprogram = '/x'\nenv = {}"] {
+    for wrong in
+        ["[a]\nprogram = 1", "[a]\nargv = []", "[a]\nprogram = '/x'\nargv = ['{a b}']", "[a]\nprogram = '/x'\nenv = {}"]
+    {
         assert!(toml::from_str::<BTreeMap<String, Action>>(wrong).is_err(), "{wrong}");
     }
 }

@@ -2,11 +2,11 @@
 
 use bc_proto::canonical::sha256_hex;
 use bc_proto::manifest::Lane;
-use bc_proto::rules::lease::{OUTPUT_KEPT, Refusal};
+use bc_proto::rules::lease::{CANCEL_CHANNEL, OUTPUT_KEPT, Refusal};
 use serde_json::{Value, json};
+use sqlx::Row as _;
 use sqlx::postgres::{PgListener, PgRow};
 use sqlx::types::Uuid;
-use sqlx::Row as _;
 
 use super::{Gateway, Runner, refusal};
 use crate::queue::cancel;
@@ -106,7 +106,7 @@ async fn a_runner_is_told_at_once_that_what_it_has_was_called_off() {
     let gateway = Gateway::new().await;
     let mut runner = gateway.runner().await;
     let mut listener = PgListener::connect_with(&gateway.fleet.pool).await.expect("a database");
-    listener.listen("better_compute_runner_cancel").await.expect("anybody may");
+    listener.listen(CANCEL_CHANNEL).await.expect("anybody may");
     let (id, token) = running(&gateway, &mut runner).await;
     let command = bc_proto::id::CommandId::from_uuid(id);
     for _ in 0..2 {
@@ -115,7 +115,8 @@ async fn a_runner_is_told_at_once_that_what_it_has_was_called_off() {
     }
     let told = listener.recv().await.expect("a database");
     assert_eq!((told.payload(), listener.next_buffered().is_none()), (id.to_string().as_str(), true));
-    let call = sqlx::query("select * from fail_command_cut($1, null, null, null, 'called off', $2)").bind(id).bind(token);
+    let call =
+        sqlx::query("select * from fail_command_cut($1, null, null, null, 'called off', $2)").bind(id).bind(token);
     let row = call.fetch_one(&mut runner.db).await.expect("it is taken");
     assert_eq!((row.get("reason"), row.get("error")), ("cancelled", "called off"));
 }
