@@ -197,8 +197,8 @@ impl Command {
         };
         // Who follows it sees all of it before the end.
         let _ = self.tell_all().await;
-        let said = reports.as_ref().map(|reports| reports.end());
-        self.judge(&outcome, said, timeout)
+        let said = reports.as_ref().and_then(|reports| reports.end());
+        self.judge(&outcome, reports.is_some(), said, timeout)
     }
 
     /// Runs the kind with the program behind it.
@@ -233,12 +233,18 @@ impl Command {
     }
 
     /// How it ended, from what the program said, how it went, and why it was ended.
-    fn judge(&self, outcome: &Outcome, said: Option<Option<report::End>>, timeout: Duration) -> Option<End> {
+    fn judge(
+        &self,
+        outcome: &Outcome,
+        is_reporting: bool,
+        said: Option<report::End>,
+        timeout: Duration,
+    ) -> Option<End> {
         let failed = |exit_code, error: String| Some(End::Failed { exit_code, error });
         match said {
-            Some(Some(report::End::Completed)) => return Some(End::Done),
-            Some(Some(report::End::Failed(SaidFailed { error, exit_code }))) => return failed(exit_code, error),
-            _ => {}
+            Some(report::End::Completed) => return Some(End::Done),
+            Some(report::End::Failed(SaidFailed { error, exit_code })) => return failed(exit_code, error),
+            None => {}
         }
         match self.why.get() {
             Some(Halt::CalledOff) => {
@@ -262,7 +268,7 @@ impl Command {
             return failed(None, format!("{}: {outcome}", outcome.name()));
         };
         match Exit::deserialize(&result["exit"]).context("the kind's result has no exit") {
-            Ok(Exit::Code(0)) if said.is_some() => {
+            Ok(Exit::Code(0)) if is_reporting => {
                 failed(Some(0), "no-report: the program ended with 0 and did not report an end".into())
             }
             Ok(Exit::Code(0)) => Some(End::Done),

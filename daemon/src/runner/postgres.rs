@@ -6,14 +6,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use bc_proto::rules::lease::{CHANNEL, Refusal};
+use bc_proto::rules::lease::{CANCEL_CHANNEL, CHANNEL, Refusal};
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Row, types::Uuid};
 use tokio::time::{Instant, timeout};
-
-/// The channel on which cancels are told; the payload is the command's id.
-const CANCEL_CHANNEL: &str = "better_compute_runner_cancel";
 
 /// How long a call may take. The database answers in milliseconds; this is for one that is gone without a word.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);

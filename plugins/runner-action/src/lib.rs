@@ -105,16 +105,25 @@ mod tests {
             (Exit::TimedOut, json!("timed-out")),
         ] {
             let ended = serde_json::to_value(ended(Outcome { exit, stdout: output("a"), stderr: output("b") }));
-            let stream = |head| json!({ "totalBytes": 9, "sha256": "aa", "truncated": true, "head": head, "tail": "z" });
+            let stream =
+                |head| json!({ "totalBytes": 9, "sha256": "aa", "truncated": true, "head": head, "tail": "z" });
             assert_eq!(ended.expect("JSON"), json!({ "exit": told, "stdout": stream("a"), "stderr": stream("b") }));
         }
     }
 
     #[test]
     fn a_payload_is_an_action_and_an_object() {
-        for wrong in [r#"{"action":"a"}"#, r#"{"action":"a","payload":[]}"#, r#"{"action":1,"payload":{}}"#, r#"{"action":"a","payload":{},"run":{}}"#] {
+        for wrong in [
+            r#"{"action":"a"}"#,
+            r#"{"action":"a","payload":[]}"#,
+            r#"{"action":1,"payload":{}}"#,
+            r#"{"action":"a","payload":{},"run":{}}"#,
+        ] {
             assert!(sdk::payload::parse::<Payload>(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(sdk::payload::parse::<Payload>(r#"{"action":"a","payload":{"b":1}}"#).map(|it| it.action), Ok("a".into()));
+        assert_eq!(
+            sdk::payload::parse::<Payload>(r#"{"action":"a","payload":{"b":1}}"#).map(|it| it.action),
+            Ok("a".into())
+        );
     }
 }

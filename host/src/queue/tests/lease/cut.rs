@@ -2,7 +2,7 @@
 
 use bc_proto::canonical::sha256_hex;
 use bc_proto::manifest::Lane;
-use bc_proto::rules::lease::{OUTPUT_KEPT, Refusal};
+use bc_proto::rules::lease::{CANCEL_CHANNEL, OUTPUT_KEPT, Refusal};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::postgres::{PgListener, PgRow};
@@ -106,7 +106,7 @@ async fn a_runner_is_told_at_once_that_what_it_has_was_called_off() {
     let gateway = Gateway::new().await;
     let mut runner = gateway.runner().await;
     let mut listener = PgListener::connect_with(&gateway.fleet.pool).await.expect("a database");
-    listener.listen("better_compute_runner_cancel").await.expect("anybody may");
+    listener.listen(CANCEL_CHANNEL).await.expect("anybody may");
     let (id, token) = running(&gateway, &mut runner).await;
     let command = bc_proto::id::CommandId::from_uuid(id);
     for _ in 0..2 {
