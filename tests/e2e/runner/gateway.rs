@@ -19,8 +19,8 @@ use sqlx::types::Uuid;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 /// The gateway's slug.
-const SLUG: &str = "berlin-1";
-const LOGIN: &str = "runner_berlin";
+pub(crate) const SLUG: &str = "berlin-1";
+pub(crate) const LOGIN: &str = "runner_berlin";
 
 /// Name, arguments, more keys of the file, and the script.
 const ACTIONS: [(&str, &str, &str, &str); 9] = [

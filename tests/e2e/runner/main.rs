@@ -3,6 +3,7 @@
 //! **Invariant:** no runner here ever polls: whatever it does it was told of.
 
 mod gateway;
+mod operated;
 mod outages;
 mod reporting;
 
