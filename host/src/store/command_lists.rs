@@ -176,19 +176,28 @@ mod tests {
         let ready = "insert into ready (node_id, lane, seq, not_before, not_after)
                      select node_id, lane, seq, '-infinity', not_after from commands where seq > 2 * $1 - 100";
         let mut db = fleet.db().await;
-        let done = sqlx::query(commands).bind(node.uuid()).bind(fleet.tenant.uuid()).bind(&kind[..]).bind(at(0)).bind(MANY);
+        let done =
+            sqlx::query(commands).bind(node.uuid()).bind(fleet.tenant.uuid()).bind(&kind[..]).bind(at(0)).bind(MANY);
         done.execute(&mut *db).await.expect("commands");
         for sql in [settled, ready] {
             sqlx::query(sql).bind(MANY).execute(&mut *db).await.expect("their places");
         }
-        sqlx::raw_sql("vacuum analyze commands; vacuum analyze settled; vacuum analyze ready").execute(&mut *db).await.expect("it");
+        sqlx::raw_sql("vacuum analyze commands; vacuum analyze settled; vacuum analyze ready")
+            .execute(&mut *db)
+            .await
+            .expect("it");
         node
     }
 
     /// All steps of a plan, with the rows that each has read.
     fn steps(plan: &Value, into: &mut Vec<(String, f64)>) {
-        let name = format!("{} {}", plan["Node Type"].as_str().unwrap_or_default(), plan["Relation Name"].as_str().unwrap_or_default());
-        let rows = plan["Actual Rows"].as_f64().unwrap_or_default() + plan["Rows Removed by Filter"].as_f64().unwrap_or_default();
+        let name = format!(
+            "{} {}",
+            plan["Node Type"].as_str().unwrap_or_default(),
+            plan["Relation Name"].as_str().unwrap_or_default()
+        );
+        let rows = plan["Actual Rows"].as_f64().unwrap_or_default()
+            + plan["Rows Removed by Filter"].as_f64().unwrap_or_default();
         into.push((name, rows * plan["Actual Loops"].as_f64().unwrap_or(1.0)));
         for inner in plan["Plans"].as_array().into_iter().flatten() {
             steps(inner, into);

@@ -64,7 +64,12 @@ async fn every_field_has_a_rule_and_an_error_that_names_it() {
     let changes = vec![json!({ "batchId": "x" }), json!({ "kind": "" }), json!({ "gateway": "berlin-1" })];
     cases.push(("commands.list", &on_node, changes));
     let tenant_only = json!({ "tenantId": tenant });
-    let changes = vec![json!({ "gateway": "" }), json!({ "gateway": "berlin-1" }), json!({ "cursor": "Nw" }), json!({ "kind": long })];
+    let changes = vec![
+        json!({ "gateway": "" }),
+        json!({ "gateway": "berlin-1" }),
+        json!({ "cursor": "Nw" }),
+        json!({ "kind": long }),
+    ];
     cases.push(("commands.list", &tenant_only, changes));
     let changes = vec![json!({ "gateway": "" }), json!({ "limit": 201 }), json!({ "cursor": "x" })];
     cases.push(("runners.history", &tenant_only, changes));

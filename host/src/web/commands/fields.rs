@@ -380,7 +380,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_form_and_no_schema_makes_it_panic(body in ".{0,80}", kind in "[a-z]{0,8}", word in "[a-zA-Z]{0,8}") {
-            let schema = json!({ "type": "object", "additionalProperties": false, "properties": { word.clone(): { "type": kind, "enum": word } } });
+            let property = json!({ "type": kind, "enum": word });
+            let schema = json!({ "type": "object", "additionalProperties": false, "properties": { word.clone(): property } });
             let typed = Form::parse(format!("p.{word}={body}&payload={body}").as_bytes());
             let mut fields = of(&schema, &typed);
             let problems = payload(&fields, &typed).err().unwrap_or_default();
