@@ -109,7 +109,7 @@ fn is_from_elsewhere(request: &Request) -> bool {
 }
 
 fn again_from_here(request: &Request) -> Response {
-    let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
+    let path = request.uri().path_and_query().map_or("/", axum::http::uri::PathAndQuery::as_str);
     let path = askama::filters::escape(login::local(path), askama::filters::Html).map(|it| it.to_string());
     let path = path.unwrap_or_default();
     let text = format!(

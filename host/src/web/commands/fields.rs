@@ -138,12 +138,12 @@ fn field(key: &str, schema: &Value, parent: &Value) -> Field {
         _ => Vec::new(),
     };
     let bound = |name: &str| schema.get(name).filter(|it| it.is_number()).map(Value::to_string).unwrap_or_default();
-    let required = parent["required"].as_array().into_iter().flatten();
+    let mut required = parent["required"].as_array().into_iter().flatten();
     Field {
         name: format!("{PREFIX}{key}"),
         key: key.to_owned(),
         input,
-        is_required: required.into_iter().any(|it| it == key),
+        is_required: required.any(|it| it == key),
         hint: hint(schema, input),
         choices,
         min: bound("minimum"),
