@@ -52,6 +52,8 @@ pub(crate) struct Page {
     pub(crate) live: String,
     /// The page's own address, where the browser may have come to it by another way; empty else.
     pub(crate) address: String,
+    /// Why it is shown though something else was asked for; empty else.
+    pub(crate) notice: &'static str,
 }
 
 impl Page {
@@ -64,7 +66,8 @@ impl Page {
             tenant: visitor.tenant_name().to_owned(),
             csrf: visitor.csrf().to_owned(),
             live: String::new(),
-            address: String::new(),
+            address: visitor.shown_again().map(|again| again.address.clone()).unwrap_or_default(),
+            notice: visitor.shown_again().map(|again| again.notice).unwrap_or_default(),
         }
     }
 

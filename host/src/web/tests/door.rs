@@ -190,8 +190,6 @@ async fn the_api_is_as_it_was_and_a_cookie_opens_none_of_it() {
 async fn a_link_from_another_site_is_followed_once_more_from_here() {
     let mut browser = Browser::logged_in().await;
     browser.cookie = None;
-    let request = Request::get("/commands?kind=\"><b>").header("sec-fetch-site", "cross-site");
-    assert!(request.body(Body::empty()).is_err(), "no client can send that address");
     let request = Request::get("/commands?kind=a&state=failed").header("sec-fetch-site", "cross-site");
     let request = request.header("sec-fetch-mode", "navigate").body(Body::empty()).expect("a request");
     let seen = browser.send(request).await.ok();
