@@ -20,6 +20,9 @@ pub const LOST: &str = "lease-lost";
 /// The NOTIFY channel that wakes runners. The payload is the gateway's slug.
 pub const CHANNEL: &str = "better_compute_runner";
 
+/// The NOTIFY channel that tells of leased commands which were called off. The payload is the command's id.
+pub const CANCEL_CHANNEL: &str = "better_compute_runner_cancel";
+
 /// What becomes of a command whose lease ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunOut {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod clients;
+mod cut;
 mod many;
 mod output;
 mod rights;

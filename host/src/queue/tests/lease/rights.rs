@@ -10,12 +10,14 @@ use crate::testing::{at, command};
 use crate::trust::Signer;
 
 /// The functions that a runner may call, besides the two that the view is made of.
-const FUNCTIONS: [&str; 10] = [
+const FUNCTIONS: [&str; 12] = [
     "append_output",
     "complete_command",
     "complete_command_bytes",
+    "complete_command_cut",
     "fail_command",
     "fail_command_bytes",
+    "fail_command_cut",
     "lease_command",
     "renew_lease",
     "runner_result",
@@ -62,6 +64,7 @@ async fn a_runner_may_select_from_one_view_and_call_its_functions_and_nothing_el
         "truncate events",
         "insert into agent_commands (gateway_slug, action) values ('x', 'y')",
         "select runner_settle(null, null, 'done', 0, '', '', '')",
+        "select runner_settle_kept(null, null, 'done', 0, '{}', '{}', '')",
         "select runner_held(null, null)",
         "create table public.t ()",
         "set session authorization postgres",
