@@ -3,6 +3,7 @@
 //! **Invariant:** nothing here is async, reads a clock or a file, or knows a database or a WebAssembly engine.
 
 pub mod accept;
+pub mod action;
 pub mod admission;
 pub mod approval;
 pub mod ask;
