@@ -1,6 +1,7 @@
 //! bcd, the node daemon: the machine's capabilities, and the way a kind runs on it.
 //!
-//! **Invariant:** nothing here knows the control plane's database; what the node is told arrives as values.
+//! **Invariant:** nothing here knows the control plane's database; what the node is told arrives as values. But for `runner`, which
+//! is a client of functions that the database offers to everybody who runs commands of gateways.
 
 pub mod about;
 mod authorities;
@@ -20,6 +21,7 @@ pub mod node;
 pub mod plugins;
 pub mod renewal;
 pub mod run;
+pub mod runner;
 pub mod server_time;
 pub mod service;
 pub mod session;

@@ -6,6 +6,7 @@ use bc_daemon::join::{self, Join};
 use bc_daemon::kind_plugins::{KindList, KindWatch};
 use bc_daemon::kind_run::{self, Attempt, KindRun};
 use bc_daemon::run::RunDaemon;
+use bc_daemon::runner::Runner;
 use bc_daemon::supervise;
 use bc_daemon::terminal::{self, complain, say};
 use clap::{Parser, Subcommand};
@@ -29,6 +30,10 @@ enum Command {
     ///
     /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
     Run(RunDaemon),
+    /// Run the commands of a gateway that holds no session: lease them from Postgres, until SIGTERM or SIGINT
+    ///
+    /// Exit codes: 0 stopped by a signal, 1 it could not start or go on.
+    Runner(Runner),
     /// Run one program for the daemon; not for people
     #[command(hide = true)]
     Supervise,
@@ -56,7 +61,12 @@ fn main() -> ExitCode {
         Ok(bcd) => bcd.command,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    if matches!(command, Command::Run(_)) {
+    let is_daemon = match &command {
+        Command::Run(_) => true,
+        Command::Runner(runner) => runner.saying.is_none(),
+        _ => false,
+    };
+    if is_daemon {
         terminal::start_daemon_log();
     } else {
         terminal::start_log();
@@ -67,6 +77,7 @@ fn main() -> ExitCode {
             0
         }),
         Command::Run(run) => run.block_on().map(|()| 0),
+        Command::Runner(runner) => runner.block_on().map(|()| 0),
         Command::Supervise => supervise::run().map(|()| 0),
         Command::Kind(Kind::Run(run)) => kind_run::block_on(&run, CancellationToken::new()).map(|attempt| {
             print(&attempt);

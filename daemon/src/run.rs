@@ -96,7 +96,7 @@ impl RunDaemon {
 }
 
 /// The first signal asks for an orderly end; the second ends the process at once, which the journal is made for.
-fn on_signals(stop: &CancellationToken) -> io::Result<()> {
+pub(crate) fn on_signals(stop: &CancellationToken) -> io::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = stop.clone();
     tokio::spawn(async move {

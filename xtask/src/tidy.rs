@@ -24,6 +24,11 @@ const BANNED: [(&str, &[&str], &str); 3] = [
     ("daemon/src", &["sqlx::postgres", "bc_host"], "the daemon knows no control plane"),
 ];
 
+/// Files to which a ban does not apply, and why.
+const ALLOWED: [(&str, &str); 1] =
+    // A runner is a client of the database's published functions; what else the daemon does knows no database of the control plane.
+    [("daemon/src/runner/postgres.rs", "sqlx::postgres")];
+
 /// Checks every rule; the error lists all that is broken.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let mut broken = Vec::new();
@@ -38,7 +43,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
         for (folder, banned, why) in BANNED.iter().filter(|(folder, ..)| file.starts_with(folder)) {
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
             for (line, word) in code.flat_map(|line| banned.iter().map(move |word| (line, word))) {
-                if line.contains(word) {
+                let is_allowed = ALLOWED.iter().any(|(path, what)| file.as_path() == Path::new(path) && what == word);
+                if line.contains(word) && !is_allowed {
                     broken.push(format!("{name}: `{word}` must not stand below {folder}: {why}"));
                 }
             }

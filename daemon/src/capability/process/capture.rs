@@ -8,7 +8,7 @@ use bc_runtime::capability::process::Output;
 use sha2::{Digest, Sha256};
 
 /// One stream.
-pub(super) struct Capture {
+pub(crate) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     /// How many bytes of the beginning are kept.
@@ -21,7 +21,7 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Keeps so many bytes, half from either end.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let head_bytes = bytes.div_ceil(2);
         Self {
             head: Vec::new(),
@@ -34,7 +34,7 @@ impl Capture {
     }
 
     /// More of it.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.hash.update(bytes);
         let to_head = bytes.len().min(self.head_bytes - self.head.len());
@@ -46,8 +46,19 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// Whether bytes that are kept are no text, so that U+FFFD stands for them.
+    pub(crate) fn is_lossy(&self) -> bool {
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
+        if self.total > (self.head.len() + tail.len()) as u64 {
+            !is_text(&self.head[..whole_end(&self.head)]) || !is_text(&tail[whole_start(&tail)..])
+        } else {
+            !is_text(&[&self.head[..], &tail].concat())
+        }
+    }
+
     /// All that is known of it now.
-    pub(super) fn output(&self) -> Output {
+    pub(crate) fn output(&self) -> Output {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         let truncated = self.total > (self.head.len() + tail.len()) as u64;
         let (head, tail) = if truncated {
@@ -129,6 +140,11 @@ mod tests {
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60), keep in 0_usize..40) {
             let output = of(keep, &bytes, 7);
             prop_assert_eq!(output.total_bytes, bytes.len() as u64);
+            let mut capture = Capture::new(keep);
+            capture.add(&bytes);
+            if !output.truncated {
+                prop_assert_eq!(capture.is_lossy(), String::from_utf8(bytes).is_err());
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 //! **Invariant:** a program and all its descendants are gone before its end is told, before the run is reported, and when this is
 //! dropped. One that cannot be killed is named, and costs the run's worker and nothing else.
 
-mod capture;
+pub(crate) mod capture;
 mod running;
 
 use std::collections::BTreeMap;
@@ -76,6 +76,8 @@ pub struct Programs {
     supervisor: PathBuf,
     /// The folders in which programs are looked up, with colons between.
     path: String,
+    /// What stands in their environment besides `PATH` and `LANG`.
+    variables: BTreeMap<String, String>,
     heard: Option<Heard>,
     state: Mutex<State>,
 }
@@ -91,7 +93,7 @@ struct State {
 impl Programs {
     /// None runs yet. `supervisor` is the file of a program that has `supervise`; `path` as in [`PATH`].
     pub fn new(supervisor: PathBuf, path: impl Into<String>) -> Self {
-        Self { supervisor, path: path.into(), heard: None, state: Mutex::default() }
+        Self { supervisor, path: path.into(), variables: BTreeMap::new(), heard: None, state: Mutex::default() }
     }
 
     /// The same with somebody who hears what those programs write that run to their end. What a kind reads piece by piece is its own
@@ -100,6 +102,18 @@ impl Programs {
     pub fn heard_by(mut self, heard: Heard) -> Self {
         self.heard = Some(heard);
         self
+    }
+
+    /// The same with one more variable in the environment of each. The host alone decides this: no kind and no payload can.
+    #[must_use]
+    pub(crate) fn with_variable(mut self, name: &str, value: String) -> Self {
+        self.variables.insert(name.to_owned(), value);
+        self
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let fixed = [("PATH".to_owned(), self.path.clone()), ("LANG".to_owned(), "C.UTF-8".to_owned())];
+        self.variables.clone().into_iter().chain(fixed).collect()
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -135,7 +149,8 @@ impl Programs {
             return Err(Error::new("too-many-programs", message));
         }
         let heard = self.heard.clone().filter(|_| !is_read);
-        let running = Arc::new(Running::start(&self.supervisor, &program, &self.path, request, is_read, heard)?);
+        let running =
+            Arc::new(Running::start(&self.supervisor, &program, self.environment(), request, is_read, heard)?);
         let handle = state.next;
         state.next += 1;
         state.running.insert(handle, Arc::clone(&running));

@@ -87,18 +87,13 @@ impl Running {
     pub(super) fn start(
         supervisor: &Path,
         program: &Path,
-        path: &str,
+        env: BTreeMap<String, String>,
         request: &Request,
         is_read: bool,
         heard: Option<Heard>,
     ) -> Answer<Self> {
         let input = request.stdin.as_deref().unwrap_or_default();
-        let order = Order {
-            program: program.to_owned(),
-            argv: request.argv.clone(),
-            env: BTreeMap::from([("PATH".into(), path.to_owned()), ("LANG".into(), "C.UTF-8".into())]),
-            stdin_bytes: input.len(),
-        };
+        let order = Order { program: program.to_owned(), argv: request.argv.clone(), env, stdin_bytes: input.len() };
         let failed = |error: std::io::Error| io("the program's supervisor cannot be started", &error);
         let (control, theirs) = UnixStream::pair().map_err(failed)?;
         let mut child = spawn(supervisor, theirs).map_err(failed)?;
