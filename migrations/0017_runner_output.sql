@@ -32,8 +32,8 @@ begin
         raise exception '%.sha256: 64 lower-case hex digits', p_name using errcode = 'BC002';
     end if;
     -- A byte that is no text became U+FFFD, which takes three.
-    if octet_length(head) > (most * case when is_cut then 1 else 2 end * case when is_lossy then 3 else 1 end)
-        or octet_length(tail) > (most * case when is_lossy then 3 else 1 end) then
+    if octet_length(head) > most * (case when is_cut then 1 else 2 end) * (case when is_lossy then 3 else 1 end)
+        or octet_length(tail) > most * (case when is_lossy then 3 else 1 end) then
         raise exception '%: at most 64 KiB are kept, 32 KiB of each end where it is cut', p_name using errcode = 'BC002';
     end if;
     if not is_cut and tail <> '' then

@@ -259,7 +259,7 @@ impl Command {
                 return failed(None, words.into());
             }
             Some(Halt::Lost(message)) => {
-                tracing::warn!(command = %self.name(), message, "the lease was lost; the program was killed");
+                tracing::warn!(command = %self.name(), why = message, "the lease was lost; the program was killed");
                 return None;
             }
             None => {}
@@ -322,7 +322,7 @@ impl Command {
                 }
                 Err(Failed::Away(message)) => {
                     failures += 1;
-                    tracing::warn!(command = %self.name(), message, "the lease is not renewed; the database is asked again");
+                    tracing::warn!(command = %self.name(), why = message, "the lease is not renewed; the database is asked again");
                     let again = Instant::now() + wait(failures);
                     // Past its end there is nothing that waits for the next try but the report.
                     if Instant::now() < until { again.min(until) } else { again }
@@ -353,7 +353,7 @@ impl Command {
             let mut failures = 0;
             while let Err(failed) = self.tell_all().await {
                 if let Failed::Refused(_, message) = failed {
-                    tracing::debug!(command = %self.name(), message, "its output is wanted no more");
+                    tracing::debug!(command = %self.name(), why = message, "its output is wanted no more");
                     return std::future::pending().await;
                 }
                 failures += 1;
@@ -381,12 +381,12 @@ impl Command {
                         return;
                     }
                     Err(Failed::Refused(refusal, message)) => {
-                        tracing::warn!(command = %self.name(), ?refusal, message, ?end, "the end was not taken");
+                        tracing::warn!(command = %self.name(), ?refusal, why = message, ?end, "the end was not taken");
                         return;
                     }
                     Err(Failed::Away(message)) => {
                         failures += 1;
-                        tracing::warn!(command = %self.name(), message, "the end is told again");
+                        tracing::warn!(command = %self.name(), why = message, "the end is told again");
                         sleep(wait(failures)).await;
                     }
                 }
@@ -415,7 +415,7 @@ impl Command {
                 Err(Failed::Refused(refusal, message)) => return Err(Some((refusal, message))),
                 Err(Failed::Away(message)) => {
                     failures += 1;
-                    tracing::warn!(command = %self.name(), message, "asked again");
+                    tracing::warn!(command = %self.name(), why = message, "asked again");
                     tokio::select! {
                         () = sleep(wait(failures)) => {}
                         () = self.halt.cancelled() => {}
