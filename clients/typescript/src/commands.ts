@@ -7,7 +7,7 @@
 import type { components } from './api.js';
 import { CallError } from './errors.js';
 import { type Progressed, watch } from './events.js';
-import { pause } from './pause.js';
+import { linked, pause } from './pause.js';
 import type { CallOptions, Transport } from './transport.js';
 
 type Schemas = components['schemas'];
@@ -45,10 +45,7 @@ export async function wait(
   command: Schemas['CommandRef'],
   { signal, pollMs = 3_000, lostAfterMs = 60_000, onProgress }: WaitOptions,
 ): Promise<Command> {
-  const stop = new AbortController();
-  const abort = (): void => stop.abort(signal?.reason);
-  signal?.addEventListener('abort', abort, { once: true });
-  if (signal?.aborted) abort();
+  const { controller: stop, release } = linked(signal);
   let ask = (): void => {};
   const listen = async (): Promise<void> => {
     // What happened before the stream is open has no event, so it is asked once more then.
@@ -76,7 +73,7 @@ export async function wait(
       signal?.throwIfAborted();
     }
   } finally {
-    signal?.removeEventListener('abort', abort);
+    release();
     stop.abort();
   }
 }

@@ -7,7 +7,7 @@
 import type { paths, components } from './api.js';
 import { CallError, UnreachableError } from './errors.js';
 import { type Frame, frameReader } from './frames.js';
-import { anyOf, backoffMs, pause } from './pause.js';
+import { backoffMs, linked, pause } from './pause.js';
 import type { CallOptions, Transport } from './transport.js';
 
 /** Between connections. */
@@ -77,7 +77,7 @@ async function* connect(
   last: string | undefined,
   { signal, onOpen }: WatchOptions,
 ): AsyncGenerator<Frame, void, void> {
-  const connection = new AbortController();
+  const { controller: connection, release } = linked(signal);
   // Only while something is waited for: a slow reader does not make the server silent.
   const patiently = async <T>(wait: Promise<T>): Promise<T> => {
     const timer = setTimeout(() => connection.abort(new Error(`nothing came for ${SILENCE_MS / 1000} s`)), SILENCE_MS);
@@ -94,7 +94,7 @@ async function* connect(
   if (last !== undefined) headers['last-event-id'] = last;
   const path = `/v1/events.watch?${new URLSearchParams(fields)}`;
   try {
-    const answer = await patiently(transport.open(path, { headers, signal: anyOf(signal, connection.signal) }));
+    const answer = await patiently(transport.open(path, { headers, signal: connection.signal }));
     onOpen?.();
     if (answer.body === null) return;
     const body = answer.body.getReader();
@@ -106,6 +106,7 @@ async function* connect(
       yield* frames(decoder.decode(chunk.value, { stream: true }));
     }
   } finally {
+    release();
     connection.abort();
   }
 }

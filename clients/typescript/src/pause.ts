@@ -26,7 +26,11 @@ export function pause(ms: number, signal?: AbortSignal): { done: Promise<void>; 
   return { done, end };
 }
 
-/** Aborts when one of them does. */
-export function anyOf(...signals: (AbortSignal | undefined)[]): AbortSignal {
-  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
+/** A controller that aborts with a signal as well, until it is released: a signal that lives long would keep it otherwise. */
+export function linked(signal?: AbortSignal): { controller: AbortController; release: () => void } {
+  const controller = new AbortController();
+  const abort = (): void => controller.abort(signal?.reason);
+  if (signal?.aborted) abort();
+  signal?.addEventListener('abort', abort, { once: true });
+  return { controller, release: () => signal?.removeEventListener('abort', abort) };
 }

@@ -6,7 +6,7 @@
  */
 
 import { type CallError, ForeignError, UnreachableError, refused } from './errors.js';
-import { anyOf, backoffMs, pause } from './pause.js';
+import { backoffMs, linked, pause } from './pause.js';
 
 /** Methods that make something new each time. All others can be repeated: `commands.run` by its key, the rest by nature. */
 export const NOT_IDEMPOTENT: readonly string[] = ['tokens.create', 'nodes.createJoinToken', 'nodes.delete'];
@@ -59,9 +59,11 @@ export class Transport {
     // Once an attempt may have arrived, a later one that did not changes nothing about it.
     let hasArrived = false;
     for (let attempt = 0; ; attempt += 1) {
+      const { controller, release } = linked(signal);
+      const timer = setTimeout(() => controller.abort(new Error(`nothing came for ${timeoutMs} ms`)), timeoutMs);
       try {
-        const limited = anyOf(signal, AbortSignal.timeout(timeoutMs));
-        const answer = await this.open(`/v1/${method}`, { method: 'POST', headers, body, signal: limited });
+        const request = { method: 'POST', headers, body, signal: controller.signal };
+        const answer = await this.open(`/v1/${method}`, request);
         return this.#read(answer.status, await this.#text(answer));
       } catch (caught) {
         // Whoever gave it up gets their own reason.
@@ -73,6 +75,9 @@ export class Transport {
         }
         const isRepeatable = error.isTransient && (!hasArrived || !NOT_IDEMPOTENT.includes(method));
         if (!isRepeatable || attempt + 1 >= attempts) throw error;
+      } finally {
+        clearTimeout(timer);
+        release();
       }
       await pause(backoffMs(attempt, ...BACKOFF_MS, Math.random()), signal).done;
       signal?.throwIfAborted();
