@@ -55,8 +55,10 @@ export async function wait(
       else ask();
     }
   };
-  // Without events the polls go on.
-  listen().catch(() => {});
+  listen().catch((error: unknown) => {
+    // Without events the polls go on; what `onProgress` throws is its caller's to see.
+    if (!(error instanceof CallError)) stop.abort(error);
+  });
   try {
     for (let heardMs = performance.now(); ; ) {
       const round = pause(pollMs, stop.signal);
@@ -70,7 +72,7 @@ export async function wait(
         if (isLost || !(error instanceof CallError && error.isTransient)) throw error;
       }
       await round.done;
-      signal?.throwIfAborted();
+      stop.signal.throwIfAborted();
     }
   } finally {
     release();

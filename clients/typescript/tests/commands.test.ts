@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ApiError, Client, UnreachableError } from '@better-compute/client';
-import { type Came, failure, fake, json, never, refusal } from './fake.js';
+import { type Came, failure, fake, json, never, refusal, stream } from './fake.js';
 
 const COMMAND = { nodeId: 'node_1', id: 'cmd_1' };
 
@@ -72,6 +72,16 @@ test('who gives up waiting gets their own reason', async () => {
   control.abort(reason);
   await assert.rejects(waits, reason);
   await assert.rejects(client.commands.wait(COMMAND, { signal: AbortSignal.abort(reason) }), reason);
+});
+
+test('a wait ends with what its caller threw', async () => {
+  const told = stream('event: command.progress\ndata: {"done":1}\n\n', true);
+  const { client } = waiting(told, Array.from({ length: 9 }, () => json({ state: 'running' })));
+  const mistake = new Error('a mistake');
+  const onProgress = (): never => {
+    throw mistake;
+  };
+  await assert.rejects(client.commands.wait(COMMAND, { pollMs: 3_600_000, onProgress }), mistake);
 });
 
 test('output is read piece after piece, and what was lost on the way is counted', async () => {
