@@ -72,6 +72,7 @@ pub struct Progress {
     /// Steps done, in `unit`.
     pub done: u64,
     /// Steps in all, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// What is counted.
     pub unit: String,
