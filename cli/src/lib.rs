@@ -15,6 +15,7 @@ pub mod exit;
 pub mod format;
 pub mod kind;
 pub mod log;
+pub mod mcp;
 pub mod node;
 pub mod output;
 mod payload;

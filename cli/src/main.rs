@@ -12,6 +12,7 @@ use better_compute::context::ContextCommand;
 use better_compute::dev::Dev;
 use better_compute::events::EventsCommand;
 use better_compute::kind::KindCommand;
+use better_compute::mcp::Mcp;
 use better_compute::node::NodeCommand;
 use better_compute::pki::PkiCommand;
 use better_compute::release::ReleaseCommand;
@@ -87,6 +88,8 @@ enum Command {
     Pki(PkiCommand),
     /// Call any method of the API
     Api(Api),
+    /// Serve the API to agents as tools, over the Model Context Protocol: on standard input and output, or HTTP
+    Mcp(Box<Mcp>),
     /// Choose between servers
     #[command(subcommand)]
     Context(ContextCommand),
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Command::Pki(command) => command.execute(),
         Command::Whoami(plain) => block_on(token::whoami(plain)),
         Command::Api(api) => block_on(api.execute()),
+        Command::Mcp(mcp) => block_on(mcp.execute()),
         Command::Context(command) => command.execute(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
