@@ -74,7 +74,8 @@ impl Failure {
         match &self.why {
             Why::Call(CallError::Refused(refusal)) => refusal.clone(),
             Why::Call(error) => {
-                let code = if matches!(error, CallError::Foreign { .. }) { "NOT_THE_API" } else { "UNREACHABLE" };
+                // What stands in front of a server that is away answers for it.
+                let code = if error.is_transient() { "UNREACHABLE" } else { "NOT_THE_API" };
                 let details = json!({ "mayHaveHappened": error.may_have_happened() });
                 // The remedies in its text are for people at a shell.
                 let message = error.to_string().lines().next().unwrap_or_default().to_owned();
@@ -216,7 +217,7 @@ mod tests {
         let reason = |reason: &str| refused("INVALID_STATE", json!({ "reason": reason }));
         let problems =
             json!({ "problems": [{ "pointer": "/payload/expectedGpus", "rule": "-1 is below\nthe minimum" }] });
-        let foreign = || CallError::Foreign { url: "http://x".into(), status: 502, why: "an HTML page".into() };
+        let foreign = |status| CallError::Foreign { url: "http://x".into(), status, why: "an HTML page".into() };
         let said = [
             Failure::from(Problem::new("waitSeconds", "is 0 to 300, not 301")),
             refused("INVALID_INPUT", problems),
@@ -236,7 +237,8 @@ mod tests {
             refused("UNAVAILABLE", Value::Null).with_key("mcp-1"),
             refused("INTERNAL", Value::Null),
             refused("FROM_THE_FUTURE", Value::Null),
-            foreign().into(),
+            foreign(404).into(),
+            foreign(502).into(),
         ];
         insta::assert_snapshot!(said.map(text).join("\n\n"));
     }
