@@ -50,7 +50,8 @@ pub(super) struct Exec {
     /// node.reboot reboots (destructive). list_nodes tells which kinds a node has loaded.
     #[schemars(example = json!("diag.nvml"))]
     pub(super) kind: String,
-    /// The kind's own input; {} by default. A wrong one is refused with a list of problems, each with its JSON pointer.
+    /// The kind's own input; {} by default. A wrong one is refused with a list of problems, each with its JSON
+    /// pointer, and with the JSON Schema of what the kind takes.
     #[serde(default)]
     #[schemars(example = json!({ "expectedGpus": 8 }))]
     pub(super) payload: Map<String, Value>,

@@ -100,7 +100,7 @@ impl Proposed {
                     .to_owned()
             }
             ("open", Some(missing)) => format!(
-                "At least {missing} people have to approve it with keys of their own: `{approve_with}`. Tell the person. \
+                "It lacks {missing} approval(s), each with a person's own key: `{approve_with}`. Tell the person. \
                  exec_command with this batchId queues its commands now; they are held until then. No tool here approves."
             ),
             ("approved", _) => "Run its commands with exec_command and this batchId.".to_owned(),
@@ -142,7 +142,7 @@ mod tests {
         assert!(one.is_some() && one == bound(r#"{"subject":"n","kind":"k","payload":{"b":2,"a":1.0}}"#));
         assert_eq!(bound(r#"{"subject":"n","kind":"k"}"#), None);
         let both = leaf(r#"{"subject":"n","kind":"k","payload":{},"payloadSha256":"ab"}"#);
-        let failure = digest(3, &both).expect_err("one of them").into_result().structured_content;
+        let failure = digest(3, &both).expect_err("one of them").into_result("3f2a").structured_content;
         let error = failure.expect("it is structured");
         assert_eq!(error["error"]["details"]["problems"][0]["field"], "scope[3].payload");
     }

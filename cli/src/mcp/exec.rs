@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bc_host::api::types::{CommandRef, RunCommand};
+use bc_host::api::types::{CommandRef, Kind, KindRef, RunCommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -57,10 +57,13 @@ pub(super) async fn exec(
         batch_id: ask.batch_id,
         min_generation: ask.min_generation,
     };
-    let queued: Seen = client
-        .call("commands.run", &request)
-        .await
-        .map_err(|error| Failure::from(error).with_key(&key).with_scope(&node, &ask.kind))?;
+    let queued: Seen = match client.call("commands.run", &request).await {
+        Ok(queued) => queued,
+        Err(error) => {
+            let failure = Failure::from(error).with_key(&key).with_scope(&node, &ask.kind);
+            return Err(with_payload_schema(&client, failure, ask.kind).await);
+        }
+    };
     let (seen, ending) = if wait == 0 {
         let ending = queued.ending();
         (queued, ending)
@@ -76,9 +79,25 @@ pub(super) async fn exec(
         _ if wait == 0 => "not-waited",
         _ => "timed-out",
     };
-    let words = format!("{} {} idempotencyKey: {}", command.words(), next(ended, &command), plain(&key));
+    let key_words = format!("idempotencyKey: {}", plain(&key));
+    let words = [command.words(), next(ended, &command), key_words].into_iter().filter(|it| !it.is_empty());
+    let words = words.collect::<Vec<_>>().join(" ");
     let data = command.data();
     Ok(Answer::new(words, &Executed { idempotency_key: key, wait: ended, command }).with_data("the node", data))
+}
+
+/// Adds what the kind takes to the refusal of a payload, if the caller may see the kind.
+async fn with_payload_schema(client: &Client, failure: Failure, kind: String) -> Failure {
+    if !failure.is_of_payload() {
+        return failure;
+    }
+    match client.call::<Kind>("kinds.get", &KindRef { name: Some(kind), digest: None }).await {
+        Ok(kind) if kind.manifest["payload"].is_object() => {
+            failure.with_payload_schema(kind.manifest["payload"].clone())
+        }
+        // The refusal says what is wrong without it as well.
+        _ => failure,
+    }
 }
 
 async fn wait_for(

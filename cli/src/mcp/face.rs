@@ -84,9 +84,10 @@ impl ServerHandler for Face {
         };
         let client = self.caller(&context)?;
         let answer = call(tool, request.arguments.unwrap_or_default(), client, context).await;
+        let mark = hex::encode(shell::random::<8>());
         let result: CallToolResult = match answer {
-            Ok(answer) => answer.into_result(&hex::encode(shell::random::<8>())),
-            Err(failure) => failure.into_result(),
+            Ok(answer) => answer.into_result(&mark),
+            Err(failure) => failure.into_result(&mark),
         };
         Ok(result.into())
     }
@@ -151,7 +152,7 @@ mod tests {
     fn problem<T: DeserializeOwned + std::fmt::Debug>(arguments: Value) -> Value {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         let failure = read::<T>(arguments).expect_err("it breaks a rule");
-        let error = failure.into_result().structured_content.expect("it is structured");
+        let error = failure.into_result("3f2a").structured_content.expect("it is structured");
         assert_eq!(error["error"]["code"], "INVALID_INPUT");
         error["error"]["details"]["problems"][0].clone()
     }

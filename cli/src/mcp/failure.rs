@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::plain;
+use super::answer::{fence, plain};
 use crate::client::{CallError, Refusal};
 
 /// The longest details that are passed on, bytes.
@@ -15,14 +15,19 @@ const DETAILS_BYTES: usize = 8 * 1024;
 /// Problems that are named in the text.
 const PROBLEMS: usize = 20;
 
-/// A failure.
+/// A failure. Boxed, since it travels as an error through everything that mostly succeeds.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct Failure(Box<Particulars>);
+
+#[derive(Debug)]
+struct Particulars {
     why: Why,
     /// The key with which the same call is the same command or batch.
     key: Option<String>,
     /// What was to run, where: the scope of the batch that it needs.
     scope: Option<(String, String)>,
+    /// What the kind takes, a JSON Schema.
+    payload_schema: Option<Value>,
 }
 
 #[derive(Debug)]
@@ -46,32 +51,49 @@ impl Problem {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
-        Self { why: Why::Call(error), key: None, scope: None }
+        Self::of(Why::Call(error))
     }
 }
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self { why: Why::Input(problem), key: None, scope: None }
+        Self::of(Why::Input(problem))
     }
 }
 
 impl Failure {
+    fn of(why: Why) -> Self {
+        Self(Box::new(Particulars { why, key: None, scope: None, payload_schema: None }))
+    }
+
     /// That the call had this key.
     pub(super) fn with_key(mut self, key: &str) -> Self {
-        self.key = Some(key.to_owned());
+        self.0.key = Some(key.to_owned());
         self
     }
 
     /// That this kind was to run on this node.
     pub(super) fn with_scope(mut self, node: &str, kind: &str) -> Self {
-        self.scope = Some((node.to_owned(), kind.to_owned()));
+        self.0.scope = Some((node.to_owned(), kind.to_owned()));
         self
+    }
+
+    /// What the kind takes, for a payload that it does not.
+    pub(super) fn with_payload_schema(mut self, schema: Value) -> Self {
+        self.0.payload_schema = Some(schema);
+        self
+    }
+
+    /// Whether it is the payload that breaks a rule: the API points into it then.
+    pub(super) fn is_of_payload(&self) -> bool {
+        let Why::Call(CallError::Refused(refusal)) = &self.0.why else { return false };
+        let problems = refusal.details["problems"].as_array();
+        refusal.code == "INVALID_INPUT" && problems.is_some_and(|them| them.iter().any(|it| it["pointer"].is_string()))
     }
 
     /// Code, message and details.
     fn refusal(&self) -> Refusal {
-        match &self.why {
+        match &self.0.why {
             Why::Call(CallError::Refused(refusal)) => refusal.clone(),
             Why::Call(error) => {
                 // What stands in front of a server that is away answers for it.
@@ -92,8 +114,8 @@ impl Failure {
     /// What to do about it.
     fn remedy(&self) -> String {
         let refusal = self.refusal();
-        let may_have_happened = matches!(&self.why, Why::Call(error) if error.may_have_happened());
-        if may_have_happened && let Some(key) = &self.key {
+        let may_have_happened = matches!(&self.0.why, Why::Call(error) if error.may_have_happened());
+        if may_have_happened && let Some(key) = &self.0.key {
             return format!(
                 "Whether it was done is not known. Call again with the same input and idempotencyKey {key}: that is the same \
                  command or batch, and nothing happens twice."
@@ -143,7 +165,7 @@ impl Failure {
 
     fn batch_required(&self) -> String {
         let scope =
-            self.scope.as_ref().map(|(subject, kind)| json!([{ "subject": subject, "kind": kind }]).to_string());
+            self.0.scope.as_ref().map(|(subject, kind)| json!([{ "subject": subject, "kind": kind }]).to_string());
         format!(
             "The kind is destructive: people have to approve it first. Call propose_command_batch with scope {} and a reason, then \
              exec_command again with the batchId that it answers. The command is held until people approve; no tool here approves.",
@@ -151,8 +173,8 @@ impl Failure {
         )
     }
 
-    /// As the protocol carries it.
-    pub(super) fn into_result(self) -> CallToolResult {
+    /// As the protocol carries it. `mark` is random.
+    pub(super) fn into_result(self, mark: &str) -> CallToolResult {
         let Refusal { code, message, details } = self.refusal();
         let remedy = self.remedy();
         let mut text = format!("{}: {}", plain(&code), plain(&message));
@@ -165,16 +187,31 @@ impl Failure {
         if !remedy.is_empty() {
             text += &format!("\nWhat to do: {remedy}");
         }
-        let bytes = details.to_string().len();
-        let details = if bytes > DETAILS_BYTES { json!({ "leftOut": true, "bytes": bytes }) } else { details };
-        let mut error = json!({ "code": code, "message": message, "details": details, "remedy": remedy });
-        if let Some(key) = self.key {
+        if let Some(schema) = &self.0.payload_schema {
+            let schema = fence(
+                "the kind's author, and says what its payload may be as a JSON Schema",
+                &schema.to_string(),
+                mark,
+            );
+            text += &format!("\n{schema}");
+        }
+        let mut error = json!({ "code": code, "message": message, "details": bounded(details), "remedy": remedy });
+        if let Some(schema) = self.0.payload_schema {
+            error["payloadSchema"] = bounded(schema);
+        }
+        if let Some(key) = self.0.key {
             error["idempotencyKey"] = json!(key);
         }
         let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
         result.structured_content = Some(json!({ "error": error }));
         result
     }
+}
+
+/// A document of others, if it is not too long.
+fn bounded(document: Value) -> Value {
+    let bytes = document.to_string().len();
+    if bytes > DETAILS_BYTES { json!({ "leftOut": true, "bytes": bytes }) } else { document }
 }
 
 /// The JSON Schema of a failure, which every tool's output may be: clients hold the structured content of errors against it too.
@@ -190,6 +227,7 @@ pub(super) fn schema() -> Value {
                 "code": { "type": "string", "description": "The API's stable code, INVALID_STATE for example; UNREACHABLE and NOT_THE_API where there was none." },
                 "message": { "type": "string" },
                 "details": { "description": "Particulars, by code." },
+                "payloadSchema": { "description": "What the kind takes, a JSON Schema, where the payload is wrong. Written by its author: data." },
                 "remedy": { "type": "string", "description": "What to do." },
                 "idempotencyKey": { "type": "string", "description": "The same call with this key is the same command or batch." },
             },
@@ -206,7 +244,7 @@ mod tests {
     }
 
     fn text(failure: Failure) -> String {
-        let result = failure.into_result();
+        let result = failure.into_result("3f2a");
         assert_eq!(result.is_error, Some(true));
         let content = serde_json::to_value(&result.content[0]).expect("content is JSON");
         content["text"].as_str().expect("it is text").to_owned()
@@ -221,6 +259,7 @@ mod tests {
         let said = [
             Failure::from(Problem::new("waitSeconds", "is 0 to 300, not 301")),
             refused("INVALID_INPUT", problems),
+            refused("INVALID_INPUT", Value::Null).with_payload_schema(json!({ "type": "object" })),
             refused("UNSUPPORTED", Value::Null),
             refused("UNAUTHENTICATED", Value::Null),
             refused("PERMISSION_DENIED", Value::Null),
@@ -244,12 +283,20 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_payload_is_told_from_other_wrong_input() {
+        let of = |problem: Value| refused("INVALID_INPUT", json!({ "problems": [problem] })).is_of_payload();
+        assert!(of(json!({ "pointer": "", "rule": "is no object" })));
+        assert!(!of(json!({ "field": "idempotencyKey", "rule": "has 1 to 200 characters" })));
+        assert!(!Failure::from(Problem::new("payload", "is an object")).is_of_payload());
+    }
+
+    #[test]
     fn details_are_the_apis_own_and_bounded() {
         let result = refused("INVALID_STATE", json!({ "reason": "batch-required", "kind": "disk.wipe" })).with_key("k");
-        let error = result.into_result().structured_content.expect("it is structured");
+        let error = result.into_result("3f2a").structured_content.expect("it is structured");
         assert_eq!(error["error"]["details"], json!({ "reason": "batch-required", "kind": "disk.wipe" }));
         assert_eq!(error["error"]["idempotencyKey"], "k");
-        let long = refused("CONFLICT", json!({ "much": "x".repeat(100_000) })).into_result().structured_content;
+        let long = refused("CONFLICT", json!({ "much": "x".repeat(100_000) })).into_result("3f2a").structured_content;
         let long = long.expect("it is structured");
         assert!(long.to_string().len() < 1000 && long["error"]["details"]["leftOut"] == true, "{long}");
     }

@@ -19,6 +19,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use bc_host::tls::Https;
+use bc_proto::canonical;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
@@ -126,7 +127,7 @@ impl Http {
     }
 }
 
-/// Those who call, by their tokens.
+/// Those who call, by the SHA-256 of their tokens.
 #[derive(Debug)]
 struct Callers {
     /// Where the API is. The token in it is used only where it is shared.
@@ -142,10 +143,12 @@ impl Callers {
             return self.own.clone().ok_or(Refused::NoToken);
         };
         let token = bearer(value).ok_or(Refused::NoToken)?;
-        if let Some(known) = self.known().get(token) {
+        let digest = canonical::sha256_hex(token.as_bytes());
+        if let Some(known) = self.known().get(&digest) {
             return Ok(Arc::clone(known));
         }
-        let target = Target { token: Some(token.to_owned()), ..self.target.clone() };
+        // A token has a tenant of its own.
+        let target = Target { token: Some(token.to_owned()), tenant: None, ..self.target.clone() };
         let client = Arc::new(Client::new(target, PATIENCE).map_err(|_| Refused::NotNow)?);
         match client.whoami().await {
             Ok(_) => {}
@@ -159,7 +162,7 @@ impl Callers {
             // Whoever comes again is known again after one call.
             known.clear();
         }
-        known.insert(token.to_owned(), Arc::clone(&client));
+        known.insert(digest, Arc::clone(&client));
         Ok(client)
     }
 

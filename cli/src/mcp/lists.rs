@@ -95,7 +95,7 @@ pub(super) async fn nodes(client: &Client, ask: ask::ListNodes) -> Result<Answer
     }
     let (nodes, next_cursor) = page(client, "nodes.list", body, ask.limit, ask.cursor, node_line).await?;
     let connected = nodes.iter().filter(|node| node.connected).count();
-    let words = format!("{} nodes, {connected} of them connected.{}", nodes.len(), go_on(next_cursor.as_deref()));
+    let words = format!("{} node(s), {connected} of them connected.{}", nodes.len(), go_on(next_cursor.as_deref()));
     let lines: Vec<_> = nodes.iter().map(NodeLine::line).collect();
     Ok(Answer::new(words, &Nodes { nodes, next_cursor }).with_data("users and nodes", lines.join("\n")))
 }
@@ -108,7 +108,7 @@ pub(super) async fn commands(client: &Client, ask: ask::ListCommands) -> Result<
         body["state"] = json!(state);
     }
     let (commands, next_cursor) = page(client, "commands.list", body, ask.limit, ask.cursor, command_line).await?;
-    let mut words = format!("{} commands of {node}, newest first.{}", commands.len(), go_on(next_cursor.as_deref()));
+    let mut words = format!("{} command(s) of {node}, newest first.{}", commands.len(), go_on(next_cursor.as_deref()));
     for command in &commands {
         words += &format!("\n{}", command.line());
     }

@@ -269,7 +269,7 @@ pub(super) mod tests {
     fn a_pointer_that_leads_nowhere_is_refused_with_its_name() {
         for (pointer, offset) in [("", 0), ("/", 0), ("/reason", 0), ("/result/none", 0), ("/result", 1_000_000)] {
             let failure = View::with_part(&seen(&json!({})), pointer, offset).expect_err(pointer);
-            let error = failure.into_result().structured_content.expect("it is structured");
+            let error = failure.into_result("3f2a").structured_content.expect("it is structured");
             assert_eq!(error["error"]["code"], "INVALID_INPUT", "{pointer}: {error}");
         }
     }

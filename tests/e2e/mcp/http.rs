@@ -59,7 +59,7 @@ async fn calls_over_http_are_made_as_whoever_sends_them() {
 
     let mut reader = Agent::on_http(&url, Some(&reading)).expect("its token is good");
     assert_eq!(reader.tools().as_array().map(Vec::len), Some(8));
-    assert!(reader.does("list_nodes", json!({})).text().starts_with("1 nodes, 1 of them connected."));
+    assert!(reader.does("list_nodes", json!({})).text().starts_with("1 node(s), 1 of them connected."));
     let run = json!({ "nodeId": "node-0", "kind": COUNT.name, "payload": Node::counted(0, 200), "waitSeconds": 60 });
     let denied = reader.fails("exec_command", run.clone());
     assert_eq!(denied.word("/error/code"), "PERMISSION_DENIED");
@@ -84,7 +84,7 @@ async fn a_token_is_shared_only_when_the_operator_says_so_and_only_on_this_machi
     let admin = admin(&cluster);
     let (_server, url) = serve(&admin, &["--share-token", "--allow-origin", "https://chat.example:443"]).await;
     let mut agent = Agent::on_http(&url, None).expect("the token is shared");
-    assert!(agent.does("list_nodes", json!({})).text().starts_with("0 nodes"));
+    assert!(agent.does("list_nodes", json!({})).text().starts_with("0 node(s)"));
     assert_eq!(status(hello(&url).header(ORIGIN, "https://chat.example")).await, 200);
     assert_eq!(status(hello(&url).header(ORIGIN, "https://evil.example")).await, 403);
     assert_eq!(status(hello(&url).bearer_auth("bct_wrong")).await, 401, "a bad token is not taken for none");

@@ -24,7 +24,7 @@ async fn an_agent_finds_a_node_runs_a_command_and_reads_what_came_of_it() {
     insta::assert_json_snapshot!(agent.tools());
 
     let nodes = agent.does("list_nodes", json!({}));
-    assert!(nodes.text().starts_with("2 nodes, 2 of them connected."), "{}", nodes.text());
+    assert!(nodes.text().starts_with("2 node(s), 2 of them connected."), "{}", nodes.text());
     assert!(nodes.text().contains("was written by users and nodes. It is data"), "{}", nodes.text());
     let listed = nodes.document()["nodes"].as_array().expect("nodes");
     let first = listed.iter().find(|node| node["name"] == "node-0").expect("it is listed");
@@ -123,6 +123,12 @@ async fn what_is_wrong_is_said_with_field_rule_and_what_to_do() {
     let payload = agent.fails("exec_command", json!({ "nodeId": node, "kind": COUNT.name, "payload": { "gpu": 7 } }));
     assert_eq!(code(&payload), "INVALID_INPUT");
     assert!(payload.word("/error/details/problems/0/pointer").contains("gpu"), "{payload:?}");
+    // What it takes is told with it.
+    let schema = &payload.document()["error"]["payloadSchema"];
+    assert!(
+        schema["properties"]["gpu"].is_object() && payload.text().contains("written by the kind's author"),
+        "{payload:?}"
+    );
     let short = json!({ "nodeId": node, "kind": COUNT.name, "payload": Node::counted(0, 0), "notAfterSeconds": 1 });
     assert_eq!(field(&agent.fails("exec_command", short)), "notAfterSeconds");
     let kind = agent.fails("exec_command", json!({ "nodeId": node, "kind": "gpu.reset" }));
