@@ -16,6 +16,7 @@ use crate::doctor::Doctor;
 use crate::events::EventsCommand;
 use crate::generate::Generate;
 use crate::kind::KindCommand;
+use crate::mcp::Mcp;
 use crate::node::NodeCommand;
 use crate::pki::PkiCommand;
 use crate::release::ReleaseCommand;
@@ -94,6 +95,8 @@ pub enum Command {
     Pki(PkiCommand),
     /// Call any method of the API
     Api(Api),
+    /// Serve the API to agents as tools, over the Model Context Protocol: on standard input and output, or HTTP
+    Mcp(Box<Mcp>),
     /// Check the set-up of the command line, of the server it talks to and, by its settings, of a server, and say what to fix
     ///
     /// Exit codes: 0 all that was looked at works, 1 something does not.

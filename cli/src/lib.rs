@@ -18,6 +18,7 @@ pub mod format;
 pub mod generate;
 pub mod kind;
 pub mod log;
+pub mod mcp;
 pub mod node;
 pub mod output;
 mod payload;

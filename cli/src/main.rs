@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Pki(command) => command.execute(),
         Command::Whoami(plain) => block_on(token::whoami(plain)),
         Command::Api(api) => block_on(api.execute()),
+        Command::Mcp(mcp) => block_on(mcp.execute()),
         Command::Doctor(doctor) => block_on(doctor.execute()),
         Command::Context(command) => command.execute(),
         Command::Completions { shell } => {

@@ -86,7 +86,7 @@ pub(crate) async fn accept(
 }
 
 /// A listener of HTTPS for axum.
-pub(crate) struct Https {
+pub struct Https {
     address: SocketAddr,
     connections: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     _accepting: DropGuard,
@@ -94,7 +94,7 @@ pub(crate) struct Https {
 
 impl Https {
     /// Begins to accept.
-    pub(crate) fn listen(listener: TcpListener, acceptor: TlsAcceptor) -> std::io::Result<Self> {
+    pub fn listen(listener: TcpListener, acceptor: TlsAcceptor) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let (shaken, connections) = mpsc::channel(16);
         let stop = CancellationToken::new();

@@ -17,8 +17,9 @@ use bc_host::words;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
+use time::OffsetDateTime;
 
-use crate::client::{Client, Connect};
+use crate::client::{CallError, Client, Connect};
 use crate::exit::{self, Ending};
 use crate::format::Output;
 use crate::{complete, node, output, shell};
@@ -130,7 +131,7 @@ impl Commands {
 }
 
 /// What asking to cancel did.
-fn called_off(seen: &Seen) -> &'static str {
+pub(crate) fn called_off(seen: &Seen) -> &'static str {
     match seen.ending() {
         Ending::Stands(bc_proto::rules::state::State::Cancelled) => "it is cancelled",
         _ if seen.is_over() => "it was over already; nothing changed",
@@ -167,24 +168,7 @@ impl One {
 
     async fn explain(self) -> anyhow::Result<()> {
         let (client, reference) = self.reach().await?;
-        let seen = follow::get(&client, &reference).await?;
-        let CommandRef { tenant_id, node_id, .. } = reference;
-        let mut around = words::Around::default();
-        if !seen.is_over() {
-            let request = NodeRef { tenant_id: tenant_id.clone(), node_id: node_id.clone() };
-            let node = client.call::<Node>("nodes.get", &request).await?;
-            if node.role == "gateway" {
-                let runner = client.call::<RunnerGateway>("runners.get", &request).await?;
-                around.runner = Some(runner).filter(|it| it.slug.is_some());
-            }
-            around.node = Some(node);
-            for state in ["dispatched", "acked", "running"] {
-                let request = json!({ "tenantId": tenant_id, "nodeId": node_id, "state": state });
-                around.in_flight.extend(client.pages::<Command>("commands.list", request, 200).await?);
-            }
-        }
-        let now = shell::now();
-        let reasons = words::explain(&seen.command, &around, now);
+        let (seen, reasons) = explained(&client, &reference, shell::now()).await?;
         if self.output.format() == crate::format::Format::Table {
             output::say(&format!("{}\n  {}", seen.line(), reasons.join("\n  ")));
         } else {
@@ -192,6 +176,32 @@ impl One {
         }
         Ok(())
     }
+}
+
+/// A command, and why it waits or what happened to it.
+pub(crate) async fn explained(
+    client: &Client,
+    reference: &CommandRef,
+    now: OffsetDateTime,
+) -> Result<(Seen, Vec<String>), CallError> {
+    let seen = follow::get(client, reference).await?;
+    let CommandRef { tenant_id, node_id, .. } = reference;
+    let mut around = words::Around::default();
+    if !seen.is_over() {
+        let request = NodeRef { tenant_id: tenant_id.clone(), node_id: node_id.clone() };
+        let node = client.call::<Node>("nodes.get", &request).await?;
+        if node.role == "gateway" {
+            let runner = client.call::<RunnerGateway>("runners.get", &request).await?;
+            around.runner = Some(runner).filter(|it| it.slug.is_some());
+        }
+        around.node = Some(node);
+        for state in ["dispatched", "acked", "running"] {
+            let request = json!({ "tenantId": tenant_id, "nodeId": node_id, "state": state });
+            around.in_flight.extend(client.pages::<Command>("commands.list", request, 200).await?);
+        }
+    }
+    let reasons = words::explain(&seen.command, &around, now);
+    Ok((seen, reasons))
 }
 
 #[cfg(test)]

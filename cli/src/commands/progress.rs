@@ -1,11 +1,12 @@
 //! What a waiting person sees meanwhile: a moving line on a terminal, plain lines elsewhere.
 //!
-//! **Invariant:** it goes to standard error, so that results can be piped.
+//! **Invariant:** on a terminal it goes to standard error, so that results can be piped.
 
 use std::time::Duration;
 
 use bc_host::bus;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::mpsc;
 
 use super::seen::Seen;
 use crate::output;
@@ -16,6 +17,7 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     last: String,
     quiet: bool,
+    tell: Option<mpsc::Sender<String>>,
 }
 
 impl Progress {
@@ -27,12 +29,17 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Self { bar, last: String::new(), quiet: false }
+        Self { bar, last: String::new(), quiet: false, tell: None }
     }
 
     /// None at all.
     pub fn silent() -> Self {
-        Self { bar: None, last: String::new(), quiet: true }
+        Self { bar: None, last: String::new(), quiet: true, tell: None }
+    }
+
+    /// Told to somebody else, who may be slow: what they have no room for is not told.
+    pub fn told(tell: mpsc::Sender<String>) -> Self {
+        Self { bar: None, last: String::new(), quiet: false, tell: Some(tell) }
     }
 
     /// Shows where the command stands. How it ended is a result, which is shown elsewhere.
@@ -66,9 +73,10 @@ impl Progress {
         if self.quiet || text == self.last {
             return;
         }
-        match &self.bar {
-            Some(bar) => bar.set_message(text.clone()),
-            None => output::complain(&text),
+        match (&self.tell, &self.bar) {
+            (Some(tell), _) => drop(tell.try_send(text.clone())),
+            (None, Some(bar)) => bar.set_message(text.clone()),
+            (None, None) => output::complain(&text),
         }
         self.last = text;
     }

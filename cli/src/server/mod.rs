@@ -165,7 +165,7 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
 }
 
 /// Speaks TLS with the certificate and the key in two files.
-fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> anyhow::Result<TlsAcceptor> {
+pub(crate) fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> anyhow::Result<TlsAcceptor> {
     let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
     let (chain, secret) = (read(certificate)?, read(key)?);
     let acceptor = bc_host::tls::acceptor(&chain, &secret);
