@@ -11,7 +11,9 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answer::DATA_BYTES;
 use super::failure::{Failure, Problem};
-use crate::commands::seen::{Seen, meaning};
+use bc_host::words::meaning;
+
+use crate::commands::seen::Seen;
 
 /// The longest payload that comes with a command, bytes.
 const PAYLOAD_BYTES: usize = 4 * 1024;
