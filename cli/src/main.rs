@@ -20,6 +20,7 @@ use better_compute::reservation::ReservationCommand;
 use better_compute::rollout::RolloutCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
+use better_compute::webhook::WebhookCommand;
 use better_compute::workflow::WorkflowCommand;
 use better_compute::{block_on, log, output};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -74,6 +75,9 @@ enum Command {
     /// Follow what happens
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Have events sent to URLs, see what came of it, and have them sent again
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
     /// Show and check the transparency log of destructive commands, and make receipts
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         Command::Workflow(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
+        Command::Webhook(command) => block_on(command.execute()),
         Command::Audit(command) => block_on(command.execute()),
         Command::Token(command) => block_on(command.execute()),
         Command::Pki(command) => command.execute(),

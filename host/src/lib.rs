@@ -24,6 +24,7 @@ mod testing;
 pub mod tls;
 pub mod trust;
 pub mod vault;
+pub mod webhooks;
 pub mod world;
 
 /// Both sides of the session protocol, generated from `proto/node.proto`.

@@ -50,6 +50,10 @@ pub(super) const SPECS_WRITE: &str = "compute:specs:write";
 pub(super) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
 /// Read the transparency log.
 pub(super) const AUDIT_READ: &str = "compute:audit:read";
+/// See webhooks and their deliveries.
+pub(super) const WEBHOOKS_READ: &str = "compute:webhooks:read";
+/// Make and change webhooks, and have events sent again.
+pub(super) const WEBHOOKS_WRITE: &str = "compute:webhooks:write";
 
 /// The token made of these random bytes.
 pub(super) fn token(entropy: [u8; 32]) -> String {

@@ -15,6 +15,7 @@ mod remediations;
 mod reservations;
 mod rollouts;
 mod specs;
+mod webhooks;
 mod workflows;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,10 @@ pub use self::remediations::{
 pub use self::reservations::{CreateReservation, ListReservations, Reservation, ReservationRef};
 pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
+pub use self::webhooks::{
+    CreateWebhook, Delivery, ListDeliveries, ListWebhooks, NewWebhook, Redeliver, Redelivered, RotateWebhookSecret,
+    RotatedWebhookSecret, UpdateWebhook, Webhook, WebhookRef,
+};
 pub use self::workflows::{
     CreateWorkflow, ListWorkflows, Quarantine, QuarantineNode, Workflow, WorkflowRef, WorkflowStep, WorkflowStepRequest,
 };

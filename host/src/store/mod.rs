@@ -31,6 +31,8 @@ pub mod tokens;
 pub mod transparency;
 pub mod trust_bundles;
 pub mod uploads;
+pub mod webhook_deliveries;
+pub mod webhooks;
 pub mod worker_keys;
 pub mod workflows;
 
