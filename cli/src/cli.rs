@@ -26,6 +26,7 @@ use crate::rollout::RolloutCommand;
 use crate::runner::RunnerCommands;
 use crate::server::Server;
 use crate::token::{Plain, TokenCommand};
+use crate::webhook::WebhookCommand;
 use crate::workflow::WorkflowCommand;
 
 /// A WebAssembly-pluggable command runtime for fleets of GPU and bare-metal machines
@@ -82,6 +83,9 @@ pub enum Command {
     /// Follow what happens
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Have events sent to URLs, see what came of it, and have them sent again
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
     /// Show and check the transparency log of destructive commands, and make receipts
     #[command(subcommand)]
     Audit(AuditCommand),

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use bc_host::api::types::{Batch, Kind, Node, Page};
+use bc_host::api::types::{Batch, Kind, Node, Page, Webhook};
 use clap_complete::engine::CompletionCandidate;
 use serde_json::json;
 
@@ -45,6 +45,16 @@ pub(crate) fn batches(current: &OsStr) -> Vec<CompletionCandidate> {
     let batches = batches.map(|page| page.items).unwrap_or_default().into_iter();
     let open = batches.filter(|batch| batch.closed_at.is_none());
     matching(current, open.map(|batch| (batch.batch_id, format!("{}: {}", batch.state, batch.reason))))
+}
+
+/// Webhooks, by id.
+pub(crate) fn webhooks(current: &OsStr) -> Vec<CompletionCandidate> {
+    let webhooks = ask(async |client| {
+        let request = json!({ "tenantId": client.tenant().await.ok()? });
+        client.call::<Page<Webhook>>("webhooks.list", &request).await.ok()
+    });
+    let webhooks = webhooks.map(|page| page.items).unwrap_or_default().into_iter();
+    matching(current, webhooks.map(|it| (it.id, format!("{} {}", it.state, it.url))))
 }
 
 /// Names of contexts.

@@ -32,6 +32,7 @@ pub mod server;
 mod shell;
 mod sibling;
 pub mod token;
+pub mod webhook;
 pub mod workflow;
 
 /// Runs a command to its end on a runtime of its own.

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Workflow(command) => block_on(command.execute()),
         Command::Kind(command) => command.execute(),
         Command::Events(command) => block_on(command.execute()),
+        Command::Webhook(command) => block_on(command.execute()),
         Command::Audit(command) => block_on(command.execute()),
         Command::Token(command) => block_on(command.execute()),
         Command::Pki(command) => command.execute(),

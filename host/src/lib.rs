@@ -25,6 +25,7 @@ pub mod tls;
 pub mod trust;
 pub mod vault;
 pub mod web;
+pub mod webhooks;
 pub mod words;
 pub mod world;
 

@@ -25,7 +25,7 @@ use crate::tls::Https;
 use crate::trust::{self, Signer};
 use crate::vault::Vault;
 use crate::world::World;
-use crate::{api, audit, bundles, web};
+use crate::{api, audit, bundles, web, webhooks};
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub struct Config {
     pub bundles: Option<bundles::Settings>,
     /// How far nodes are mended without being asked; without it they are not.
     pub remediation: Option<Limits>,
+    /// How events are sent to webhooks; without it there are none.
+    pub webhooks: Option<webhooks::Settings>,
 }
 
 /// Where it listens. Whoever binds them knows their ports.
@@ -84,6 +86,9 @@ pub enum Error {
     /// The store of support bundles.
     #[error(transparent)]
     Bundles(#[from] bundles::BadSettings),
+    /// What webhooks are sent with.
+    #[error(transparent)]
+    Webhooks(#[from] webhooks::BadSettings),
     /// The engine for kinds.
     #[error(transparent)]
     Engine(#[from] bc_runtime::SetUpError),
@@ -129,6 +134,9 @@ pub async fn run(
         let (pool, bus, world) = (pool.clone(), bus.clone(), world.clone());
         let (signer, pki) = (signer.clone(), config.pki.clone());
         metal::start(metal::Module { pool, bus, world, signer, pki }, &ended);
+    }
+    if let (true, Some(settings)) = (config.serves_api, &config.webhooks) {
+        webhooks::start(webhooks::Module::new(pool.clone(), bus.clone(), world.clone(), settings)?, &ended);
     }
     let settings = gateway::Settings {
         replica: config.replica.clone(),

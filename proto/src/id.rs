@@ -36,6 +36,10 @@ ids! {
     RolloutId = Rollout "rollout";
     /// A workflow: several commands for one node, one after the other.
     WorkflowId = Workflow "wf";
+    /// Where events are sent.
+    WebhookId = Webhook "webhook";
+    /// An event on its way to a webhook.
+    DeliveryId = Delivery "delivery";
 }
 
 #[cfg(test)]

@@ -37,7 +37,15 @@ const UPLOAD_TIMEOUT: Duration = Duration::from_mins(5);
 const PAGE: u32 = 200;
 
 /// Methods that make something new each time. All others can be repeated: `commands.run` by its key, the rest by nature.
-pub const NOT_IDEMPOTENT: [&str; 3] = ["tokens.create", "nodes.createJoinToken", "nodes.delete"];
+pub const NOT_IDEMPOTENT: [&str; 7] = [
+    "tokens.create",
+    "nodes.createJoinToken",
+    "nodes.delete",
+    "webhooks.create",
+    "webhooks.rotateSecret",
+    "webhooks.test",
+    "webhooks.delete",
+];
 
 /// How hard it is tried.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //! config.toml     a context for the command line: BETTER_COMPUTE_CONFIG names it
 //! admin.token     the token, for its owner alone
 //! postgres/       the database
-//! control-plane/  certificate authority, compiled kinds
+//! control-plane/  certificate authority, compiled kinds, the key of webhooks' secrets
 //! node/bcd.toml   the node's configuration, written anew at each start
 //! node/plugins/   the kinds that it serves
 //! node/machine/   the simulated driver, where there is no real one

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{CallError, Client, Patience, Target};
 use crate::contexts::{self, Context, Contexts};
-use crate::server::{Database, authority, config, stop};
+use crate::server::{Database, authority, config, stop, webhooks};
 use crate::{exit, output, shell};
 use layout::Layout;
 
@@ -98,7 +98,8 @@ impl Dev {
         let gateway = listeners.gateway.local_addr()?;
         let gateway_url = config::gateway_url(&reachable(gateway.ip()).to_string(), gateway.port());
         let replica = format!("dev-{}", hex::encode(shell::random::<4>()));
-        let config = config::local(replica, gateway_url.clone(), layout.control_plane().join("cache"));
+        let mut config = config::local(replica, gateway_url.clone(), layout.control_plane().join("cache"));
+        config.webhooks = Some(webhooks::local(&layout.control_plane().join("webhooks.key"))?);
         let stop = CancellationToken::new();
         let mut control =
             tokio::spawn(bc_host::server::run(config, pool.clone(), Arc::new(authority), listeners, stop.clone()));

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::bundles::Bundles;
 use super::pki::Pki;
 use super::remediation::Remediation;
+use super::webhooks::Webhooks;
 use crate::shell;
 
 /// 1 MiB: payloads are parameters, not data.
@@ -97,6 +98,9 @@ pub struct Settings {
     /// How far nodes are mended without being asked.
     #[arg(skip)]
     remediation: Option<Remediation>,
+    /// How events are sent to webhooks.
+    #[arg(skip)]
+    webhooks: Option<Webhooks>,
 }
 
 /// A span as text, `20s`.
@@ -187,6 +191,7 @@ impl Settings {
             secrets_dir: self.secrets_dir.or(file.secrets_dir),
             support_bundles: self.support_bundles.or(file.support_bundles),
             remediation: self.remediation.or(file.remediation),
+            webhooks: self.webhooks.or(file.webhooks),
         }
     }
 
@@ -236,6 +241,7 @@ impl Settings {
             secrets_dir: self.secrets_dir,
             bundles: self.support_bundles.map(|table| table.checked(|name| std::env::var(name).ok())).transpose()?,
             remediation: self.remediation.map(Remediation::checked).transpose()?,
+            webhooks: self.webhooks.map(Webhooks::checked).transpose()?,
         };
         Ok(Decided {
             database,
@@ -286,6 +292,7 @@ pub(crate) fn local(replica: String, gateway_url: String, cache_dir: PathBuf) ->
         secrets_dir: None,
         bundles: None,
         remediation: None,
+        webhooks: None,
     }
 }
 

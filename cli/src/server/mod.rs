@@ -10,6 +10,7 @@ pub(crate) mod config;
 pub(crate) mod pki;
 pub(crate) mod remediation;
 pub mod stop;
+pub(crate) mod webhooks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -50,6 +50,10 @@ pub(crate) const SPECS_WRITE: &str = "compute:specs:write";
 pub(crate) const RESERVATIONS_WRITE: &str = "compute:reservations:write";
 /// Read the transparency log.
 pub(crate) const AUDIT_READ: &str = "compute:audit:read";
+/// See webhooks and their deliveries.
+pub(crate) const WEBHOOKS_READ: &str = "compute:webhooks:read";
+/// Make and change webhooks, and have events sent again.
+pub(crate) const WEBHOOKS_WRITE: &str = "compute:webhooks:write";
 
 /// The token made of these random bytes.
 pub(crate) fn token(entropy: [u8; 32]) -> String {

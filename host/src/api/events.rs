@@ -169,17 +169,22 @@ impl Watch {
     }
 }
 
+impl From<Event> for types::Event {
+    fn from(event: Event) -> Self {
+        Self {
+            id: event.cursor.to_string(),
+            topic: event.topic,
+            tenant_id: event.tenant.to_string(),
+            node_id: event.node.map(|id| id.to_string()),
+            body: event.body,
+            at: event.at,
+        }
+    }
+}
+
 fn sent(event: Event) -> Option<sse::Event> {
-    let id = event.cursor.to_string();
-    let document = types::Event {
-        id: id.clone(),
-        topic: event.topic,
-        tenant_id: event.tenant.to_string(),
-        node_id: event.node.map(|id| id.to_string()),
-        body: event.body,
-        at: event.at,
-    };
-    sse::Event::default().id(id).event(&document.topic).json_data(&document).ok()
+    let document = types::Event::from(event);
+    sse::Event::default().id(&document.id).event(&document.topic).json_data(&document).ok()
 }
 
 /// The next progress of a command; never where none is asked for.

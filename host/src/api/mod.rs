@@ -32,6 +32,7 @@ mod specs;
 pub(crate) mod tests;
 mod tokens;
 pub mod types;
+mod webhooks;
 mod workflows;
 
 use std::ops::Deref;
@@ -203,6 +204,15 @@ fn methods() -> OpenApiRouter<App> {
         .routes(routes!(audit::consistency))
         .routes(routes!(audit::receipt))
         .routes(routes!(events::watch))
+        .routes(routes!(webhooks::create))
+        .routes(routes!(webhooks::list))
+        .routes(routes!(webhooks::get))
+        .routes(routes!(webhooks::update))
+        .routes(routes!(webhooks::delete))
+        .routes(routes!(webhooks::rotate_secret))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(webhooks::redeliver))
+        .routes(routes!(webhooks::test))
         .routes(routes!(openapi::document))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

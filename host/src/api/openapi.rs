@@ -28,6 +28,7 @@ use super::types::{self, ErrorBody};
         (name = "tokens", description = "Who may call"),
         (name = "audit", description = "The transparency log of destructive commands"),
         (name = "events", description = "What happened"),
+        (name = "webhooks", description = "Events that are sent to URLs"),
         (name = "health", description = "Whether this replica works; no token needed"),
     )
 )]

@@ -16,6 +16,7 @@ mod publishing;
 mod remediations;
 mod specs;
 mod tokens;
+mod webhooks;
 mod workflows;
 
 use std::sync::LazyLock;
@@ -88,6 +89,14 @@ impl Api {
 
     /// With settings of trust.
     pub(crate) async fn trusting(pki: crate::trust::Settings) -> Self {
+        Self::with_settings(pki, None).await
+    }
+
+    /// With settings of trust and of webhooks.
+    pub(crate) async fn with_settings(
+        pki: crate::trust::Settings,
+        webhooks: Option<crate::webhooks::Settings>,
+    ) -> Self {
         let fleet = Fleet::new().await;
         let (tenant, token) = bootstrap::admin(&fleet.pool, "a tenant", &fixed(1, 0)).await.expect("a database");
         assert_eq!(tenant, fleet.tenant, "the tenant of that name");
@@ -104,6 +113,7 @@ impl Api {
             secrets_dir: None,
             bundles: None,
             remediation: None,
+            webhooks,
         };
         let app = App::new(Parts {
             pool: fleet.pool.clone(),

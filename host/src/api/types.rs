@@ -16,6 +16,7 @@ mod reservations;
 mod rollouts;
 mod runners;
 mod specs;
+mod webhooks;
 mod workflows;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,10 @@ pub use self::reservations::{CreateReservation, ListReservations, Reservation, R
 pub use self::rollouts::{ListRollouts, Rollout, RolloutNode, RolloutRef, StartRollout};
 pub use self::runners::{ListRunnerCommands, RunnerCommand, RunnerGateway, RunnerLease, RunnerLogin, SetRunner};
 pub use self::specs::{Condition, HostSettings, Instance, SetSpec, SignedBy, Spec};
+pub use self::webhooks::{
+    CreateWebhook, Delivery, ListDeliveries, ListWebhooks, NewWebhook, Redeliver, Redelivered, RotateWebhookSecret,
+    RotatedWebhookSecret, UpdateWebhook, Webhook, WebhookRef,
+};
 pub use self::workflows::{
     CreateWorkflow, ListWorkflows, Quarantine, QuarantineNode, Workflow, WorkflowRef, WorkflowStep, WorkflowStepRequest,
 };

@@ -34,6 +34,8 @@ pub mod transparency;
 pub mod trust_bundles;
 pub mod uploads;
 pub mod web_sessions;
+pub mod webhook_deliveries;
+pub mod webhooks;
 pub mod worker_keys;
 pub mod workflows;
 

@@ -31,4 +31,5 @@ pub mod state;
 pub mod sweep;
 pub mod trust;
 pub mod upload;
+pub mod webhook;
 pub mod workflow;

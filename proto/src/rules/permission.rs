@@ -8,7 +8,7 @@
 use std::fmt;
 
 /// All permissions there are.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 16] = [
     "compute:nodes:read",
     "compute:nodes:exec",
     "compute:nodes:write",
@@ -23,6 +23,8 @@ pub const ALL: [&str; 14] = [
     "compute:specs:write",
     "compute:reservations:write",
     "compute:audit:read",
+    "compute:webhooks:read",
+    "compute:webhooks:write",
 ];
 
 /// The types of resources that grants name.

@@ -83,6 +83,7 @@ impl Control {
                 secrets_dir: None,
                 bundles: None,
                 remediation: None,
+                webhooks: None,
             };
             let own =
                 PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(store::by_keys(options.clone())).await?;
