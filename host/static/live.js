@@ -73,7 +73,9 @@
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; refresh(); }, GATHER_MS); };
 
   // What happens ---------------------------------------------------------------------------------------------------------
-  const TOPICS = (body.dataset.topics || "command.settled node.command.queued node.command.cancel-requested").split(" ");
+  const TOPICS = ("command.settled node.command.queued node.command.cancel-requested batch.approved batch.rejected batch.expired "
+    + "node.condition-changed node.spec-changed node.spec-applied rollout.started rollout.changed "
+    + (body.dataset.topics || "")).trim().split(/\s+/);
   let source = null;
   let lost = 0;
   const progress = (it) => {
@@ -109,6 +111,7 @@
       }
     };
   };
+  if (body.dataset.poll) poll(); // Some of what it shows is told by no event.
   if (body.dataset.live) {
     listen();
     // A laptop that was closed for an hour may hold a connection that is dead without knowing it.

@@ -52,6 +52,8 @@ pub(crate) struct Page {
     pub(crate) live: String,
     /// The page's own address, where the browser may have come to it by another way; empty else.
     pub(crate) address: String,
+    /// Whether it shows what no event tells of, and is read anew from time to time as well.
+    pub(crate) polls: bool,
 }
 
 impl Page {
@@ -65,6 +67,7 @@ impl Page {
             csrf: visitor.csrf().to_owned(),
             live: String::new(),
             address: String::new(),
+            polls: false,
         }
     }
 
