@@ -158,7 +158,8 @@ struct Detail {
 }
 
 /// `GET /audit/{index}`
-async fn show(visitor: Visitor, Path(index): Path<u64>) -> Answer {
+async fn show(visitor: Visitor, Path(word): Path<String>) -> Answer {
+    let index: u64 = word.parse().map_err(|_| Failure::not_found("entry", &word))?;
     let page = Page::new(&visitor, "audit", format!("Entry {index}"));
     let head = head(&visitor).await?;
     if index >= head.size {

@@ -16,6 +16,7 @@ use super::query;
 use super::visitor::Visitor;
 use crate::api::auth::EVENTS_READ;
 use crate::api::error::Failure;
+use crate::api::types::Code;
 use crate::store::events::{self, Cursor, Event, Filter};
 use crate::words::{distance, instant};
 
@@ -97,7 +98,9 @@ async fn show(visitor: Visitor, uri: Uri) -> Answer {
         false => Page::new(&visitor, "events", "Events"),
     };
     let mut problem = String::new();
-    let mut filter = Filter { tenant: visitor.tenant().parse().ok(), ..Filter::default() };
+    // Without a tenant it would be all of them.
+    let tenant = visitor.tenant().parse().map_err(|_| Failure::new(Code::Internal, "a tenant's id is not one"))?;
+    let mut filter = Filter { tenant: Some(tenant), ..Filter::default() };
     if !node.is_empty() {
         match commands::list::node(&visitor, node).await {
             Ok(id) => filter.node = id.parse().ok(),
@@ -118,7 +121,8 @@ async fn show(visitor: Visitor, uri: Uri) -> Answer {
         (Vec::new(), Cursor::default())
     };
     let with = |before: &str| query::path("/events", [("topic", topic), ("node", node), ("before", before)]);
-    let names = commands::list::names(&visitor, found.iter().filter_map(|it| it.node).map(|id| id.to_string()).collect::<Vec<_>>().iter().map(String::as_str)).await?;
+    let about: Vec<String> = found.iter().filter_map(|it| it.node).map(|id| id.to_string()).collect();
+    let names = commands::list::names(&visitor, about.iter().map(String::as_str)).await?;
     let now = visitor.app().now();
     let row = |event: &Event| {
         let node = event.node.map(|id| id.to_string());

@@ -173,6 +173,7 @@ struct Detail {
     inventory: Option<Inventory>,
     certificates: Vec<Certificate>,
     remediations: Vec<Remediation>,
+    kinds: Vec<(types::LoadedKind, String)>,
     rows: Vec<CommandRow>,
     all: String,
     run: Option<String>,
@@ -183,6 +184,7 @@ struct Detail {
 struct Lane {
     name: &'static str,
     used: u32,
+    free: u32,
     limit: u32,
 }
 
@@ -229,6 +231,7 @@ async fn show(visitor: Visitor, Path(word): Path<String>) -> Answer {
         inventory: inventory(&visitor, &id, now).await?,
         certificates: certificates.items.into_iter().map(|it| certificate(it, now)).collect(),
         remediations: remediations.items.into_iter().map(|it| remediation(it, now)).collect(),
+        kinds: node.kinds.iter().map(|it| (it.clone(), super::kinds::path(&it.name))).collect(),
         rows: commands::list::rows(&visitor, &history.items).await?,
         all: query::path("/commands", [("node", id.as_str())]),
         run: visitor
@@ -261,13 +264,14 @@ fn apart(quarantine: &types::Quarantine, now: OffsetDateTime) -> String {
 /// What is outstanding on the node by lane.
 async fn lanes(visitor: &Visitor, node: &str) -> Result<Vec<Lane>, Failure> {
     let mut lanes = [("control", LIMITS.control), ("provision", LIMITS.provision), ("bulk", LIMITS.bulk)]
-        .map(|(name, limit)| Lane { name, used: 0, limit });
+        .map(|(name, limit)| Lane { name, used: 0, free: limit, limit });
     for state in ["dispatched", "acked", "running"] {
         let ask = json!({ "tenantId": visitor.tenant(), "nodeId": node, "state": state, "limit": 200 });
         let found: types::Page<types::Command> = visitor.call("commands.list", &ask).await?;
         for command in &found.items {
             for lane in lanes.iter_mut().filter(|lane| lane.name == command.lane) {
                 lane.used += 1;
+                lane.free = lane.limit.saturating_sub(lane.used);
             }
         }
     }
