@@ -46,8 +46,12 @@ fn chromium(shell: &Shell) -> anyhow::Result<()> {
         return Ok(());
     }
     if cmd!(shell, "id -u").quiet().read()? != "0" {
-        anyhow::bail!("the tests of the pages need a browser: as root `apt-get install chromium`, or name one in CHROMIUM");
+        anyhow::bail!(
+            "the tests of the pages need a browser: as root `apt-get install chromium`, or name one in CHROMIUM"
+        );
     }
-    cmd!(shell, "apt-get install --yes --no-install-recommends chromium").env("DEBIAN_FRONTEND", "noninteractive").run()?;
+    cmd!(shell, "apt-get install --yes --no-install-recommends chromium")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .run()?;
     Ok(())
 }

@@ -101,10 +101,13 @@ fn roots(visitor: &Visitor) -> Vec<PublicKey> {
 /// Whether the head is signed by a root that counts.
 fn signed(visitor: &Visitor, head: &LogHead) -> Result<String, String> {
     let Some(signature) = &head.signature else {
-        return Err("nobody signs this log: whoever has the database could have made another one from the start".to_owned());
+        return Err(
+            "nobody signs this log: whoever has the database could have made another one from the start".to_owned()
+        );
     };
     let by = signature["worker"]["root"].as_str().unwrap_or_default().to_owned();
-    let signature = serde_json::from_value(signature.clone()).map_err(|_| "its signature is none that is known".to_owned())?;
+    let signature =
+        serde_json::from_value(signature.clone()).map_err(|_| "its signature is none that is known".to_owned())?;
     let head = Head { size: head.size, root: head.root.clone(), signature: Some(signature) };
     verified(&head, &roots(visitor), unix_ms(visitor.app().now())).map(|()| by)
 }

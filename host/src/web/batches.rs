@@ -169,7 +169,8 @@ async fn show(visitor: Visitor, Path(id): Path<String>) -> Answer {
         subject: leaf.subject.clone(),
         payload: leaf.payload_sha256.clone().unwrap_or_default(),
     };
-    let received = batch.approvals.iter().map(|it| (it.clone(), instant(it.approved_at), moment(Some(it.expires_at), now)));
+    let received =
+        batch.approvals.iter().map(|it| (it.clone(), instant(it.approved_at), moment(Some(it.expires_at), now)));
     page::html(&Detail {
         path: path(&batch.batch_id),
         approvals: approvals(&batch),

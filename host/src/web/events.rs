@@ -93,9 +93,10 @@ async fn show(visitor: Visitor, uri: Uri) -> Answer {
     let (topic, node) = (asked.text("topic").unwrap_or_default(), asked.text("node").unwrap_or_default());
     let before: Option<Result<Cursor, _>> = asked.text("before").map(str::parse);
     let is_newest = before.is_none();
-    let page = match is_newest {
-        true => Page::live(&visitor, "events", "Events", &[]).await?,
-        false => Page::new(&visitor, "events", "Events"),
+    let page = if is_newest {
+        Page::live(&visitor, "events", "Events", &[]).await?
+    } else {
+        Page::new(&visitor, "events", "Events")
     };
     let mut problem = String::new();
     // Without a tenant it would be all of them.
@@ -162,11 +163,7 @@ async fn show(visitor: Visitor, uri: Uri) -> Answer {
 }
 
 /// The newest events before a place, oldest first, and where those begin that were not looked at.
-async fn look(
-    visitor: &Visitor,
-    wanted: &Wanted<'_>,
-    before: Option<Cursor>,
-) -> Result<(Vec<Event>, Cursor), Failure> {
+async fn look(visitor: &Visitor, wanted: &Wanted<'_>, before: Option<Cursor>) -> Result<(Vec<Event>, Cursor), Failure> {
     let mut db = visitor.app().db().await?;
     let mut end = match before {
         Some(cursor) => cursor,

@@ -274,7 +274,14 @@ mod tests {
             assert!(!words.is_empty(), "{name}");
         }
         let joined = told.iter().map(|(_, words)| words.as_str()).collect::<Vec<_>>().join("\n");
-        for word in ["reset GPUs", "/var/log", "erase /dev/*", "change things at https://bmc", "c/*", "dcgmi diag * (changes nothing)"] {
+        for word in [
+            "reset GPUs",
+            "/var/log",
+            "erase /dev/*",
+            "change things at https://bmc",
+            "c/*",
+            "dcgmi diag * (changes nothing)",
+        ] {
             assert!(joined.contains(word), "{word}: {joined}");
         }
     }

@@ -53,14 +53,26 @@ async fn html_in_every_field_that_anybody_sets_is_text() {
     ask["payload"] = json!({ evil.as_str(): evil });
     let results = [
         (Event::ReportedSucceeded, "", json!({ "text": evil })),
-        (Event::ReportedSucceeded, "", json!({ "status": evil, "summary": evil, "driver": { "version": evil }, "checks": [
+        (
+            Event::ReportedSucceeded,
+            "",
+            json!({ "status": evil, "summary": evil, "driver": { "version": evil }, "checks": [
             { "name": evil, "gpu": evil, "index": null, "status": evil, "reason": evil },
-            { "name": evil, "gpu": null, "index": null, "status": "pass", "reason": null }] })),
-        (Event::ReportedSucceeded, "", json!({ "sections": { evil.as_str(): { "problems": [evil], "data": {
-            evil.as_str(): evil, "list": [{ evil.as_str(): evil }] } } } })),
-        (Event::ReportedFailed, evil.as_str(), json!({ "code": evil, "message": evil, "details": [evil],
+            { "name": evil, "gpu": null, "index": null, "status": "pass", "reason": null }] }),
+        ),
+        (
+            Event::ReportedSucceeded,
+            "",
+            json!({ "sections": { evil.as_str(): { "problems": [evil], "data": {
+            evil.as_str(): evil, "list": [{ evil.as_str(): evil }] } } } }),
+        ),
+        (
+            Event::ReportedFailed,
+            evil.as_str(),
+            json!({ "code": evil, "message": evil, "details": [evil],
             "problems": [{ "pointer": evil, "message": evil }],
-            "effects": [{ "seq": 0, "name": evil, "args": [evil], "state": { "state": "failed", "reason": evil } }] })),
+            "effects": [{ "seq": 0, "name": evil, "args": [evil], "state": { "state": "failed", "reason": evil } }] }),
+        ),
     ];
     let epoch = fleet.hello(&greeting(&node), at(0)).await.epoch;
     let mut paths = vec![
@@ -86,7 +98,15 @@ async fn html_in_every_field_that_anybody_sets_is_text() {
         let command = id.parse().expect("an id");
         assert_eq!(browser.api.fleet.claim(&node, epoch, at(101)).await.len(), 1);
         let mut db = browser.api.fleet.db().await;
-        let told = Told { node, epoch, command, attempt: 1, stream: Stream::Stdout, at_byte: 0, bytes: evil.clone().into_bytes() };
+        let told = Told {
+            node,
+            epoch,
+            command,
+            attempt: 1,
+            stream: Stream::Stdout,
+            at_byte: 0,
+            bytes: evil.clone().into_bytes(),
+        };
         output::keep(&mut db, &[told]).await.expect("output");
         let report = Report {
             node,
@@ -118,10 +138,18 @@ async fn html_in_every_field_that_anybody_sets_is_text() {
         let seen = browser.get(&format!("/commands?{field}={encoded}")).await;
         assert!(!seen.text.contains("<script>") && !seen.text.contains("<img"), "{field}: {}", seen.text);
     }
-    for path in [format!("/login?back={encoded}"), format!("/settings/system/commands?gateway={encoded}"), format!("/{encoded}"),
-        format!("/nodes?name={encoded}&label={encoded}"), format!("/nodes/{encoded}"), format!("/kinds/{encoded}"),
-        format!("/batches?state={encoded}"), format!("/batches/propose?reason={encoded}&nodes={encoded}"),
-        format!("/events?topic={encoded}&node={encoded}"), format!("/audit?end={encoded}")] {
+    for path in [
+        format!("/login?back={encoded}"),
+        format!("/settings/system/commands?gateway={encoded}"),
+        format!("/{encoded}"),
+        format!("/nodes?name={encoded}&label={encoded}"),
+        format!("/nodes/{encoded}"),
+        format!("/kinds/{encoded}"),
+        format!("/batches?state={encoded}"),
+        format!("/batches/propose?reason={encoded}&nodes={encoded}"),
+        format!("/events?topic={encoded}&node={encoded}"),
+        format!("/audit?end={encoded}"),
+    ] {
         let seen = browser.get(&path).await;
         assert!(!seen.text.contains("<script>") && !seen.text.contains("<img"), "{path}: {}", seen.text);
     }
