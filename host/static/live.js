@@ -5,7 +5,7 @@
   const body = document.body;
   const notice = document.getElementById("connection");
   const POLL_MS = 10_000; // Where no events can be had.
-  const GATHER_MS = 400; // Many events at once are one.
+  const GATHER_MS = 700; // Many events at once are one.
   const say = (text, link) => {
     if (!notice || notice.dataset.said === (text || "")) return;
     notice.dataset.said = text || "";
@@ -24,11 +24,12 @@
   let busy = false;
   let again = false;
   let ended = false;
+  const shown = new Map();
   const swap = (fresh) => {
     for (const part of document.querySelectorAll("[data-part]")) {
       const next = fresh.getElementById(part.id);
       if (!next) continue;
-      if (next.innerHTML === part.dataset.seen) continue;
+      if (next.innerHTML === shown.get(part.id)) continue;
       const inside = part.contains(document.activeElement) ? document.activeElement : null;
       if (inside && inside.matches("input:not([type=hidden]), textarea, select")) continue; // Somebody types here.
       const open = [...part.querySelectorAll("details[open][id]")].map((it) => it.id);
@@ -38,7 +39,7 @@
         : inside.getAttribute("href") ? `a[href="${CSS.escape(inside.getAttribute("href"))}"]` : null);
       const seen = next.innerHTML;
       part.replaceChildren(...next.childNodes);
-      part.dataset.seen = seen;
+      shown.set(part.id, seen);
       for (const id of open) document.getElementById(id)?.setAttribute("open", "");
       for (const [id, top, left] of places) document.getElementById(id)?.scrollTo(left, top);
       if (focus) part.querySelector(focus)?.focus({ preventScroll: true });
@@ -73,9 +74,6 @@
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; refresh(); }, GATHER_MS); };
 
   // What happens ---------------------------------------------------------------------------------------------------------
-  const TOPICS = ("command.settled node.command.queued node.command.cancel-requested batch.approved batch.rejected batch.expired "
-    + "node.condition-changed node.spec-changed node.spec-applied rollout.started rollout.changed "
-    + (body.dataset.topics || "")).trim().split(/\s+/);
   let source = null;
   let lost = 0;
   const progress = (it) => {
@@ -98,7 +96,6 @@
       begun = true;
     };
     source.onmessage = soon;
-    for (const topic of TOPICS) source.addEventListener(topic, soon);
     source.addEventListener("command.progress", (event) => progress(JSON.parse(event.data)));
     source.onerror = () => {
       if (source.readyState === EventSource.CLOSED) {
@@ -114,6 +111,8 @@
   if (body.dataset.poll) poll(); // Some of what it shows is told by no event.
   if (body.dataset.live) {
     listen();
+    // What depends on more than its own events is marked `data-stale`: why something waits.
+    setInterval(() => { if (!document.hidden && document.querySelector("[data-stale]")) refresh(); }, POLL_MS);
     // A laptop that was closed for an hour may hold a connection that is dead without knowing it.
     document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
     window.addEventListener("online", soon);

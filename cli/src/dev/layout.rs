@@ -216,10 +216,11 @@ impl Layout {
     pub(super) fn summary(&self, url: &str, gateway_url: &str, node: &str) -> String {
         let (token, context) = (self.token(), self.context());
         format!(
-            "\nThe control plane serves until Ctrl-C.\n  pages     {url}/ (log in with the token in the file below)\n  API       {url}\n  \
-             gateway   {gateway_url}\n  token     {}\n  database  {}\n  node      {node}, log {}\n\nIn another terminal:\n  export BETTER_COMPUTE_CONFIG={}\n  \
-             better-compute node list\n  better-compute run diag.nvml --node {node}\n  better-compute commands list --node \
-             {node}\n  better-compute events watch --after 0\n  better-compute api commands.list nodeId={node} limit=2",
+            "\nThe control plane serves until Ctrl-C.\n  pages     {url}/ (log in with the token in the file below)\n  \
+             API       {url}\n  gateway   {gateway_url}\n  token     {}\n  database  {}\n  node      {node}, log {}\n\n\
+             In another terminal:\n  export BETTER_COMPUTE_CONFIG={}\n  better-compute node list\n  \
+             better-compute run diag.nvml --node {node}\n  better-compute commands list --node {node}\n  \
+             better-compute events watch --after 0\n  better-compute api commands.list nodeId={node} limit=2",
             token.display(),
             self.postgres().display(),
             self.node("bcd.log").display(),

@@ -56,16 +56,6 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, slug: &str) -> Result
     Ok(found.fetch_optional(db).await?.map(NodeId::from_uuid))
 }
 
-/// The tenant's gateways with their slugs, by slug; at most 1,000.
-pub async fn all(db: &mut PgConnection, tenant: TenantId) -> Result<Vec<(NodeId, String)>, Error> {
-    let rows = sqlx::query!(
-        r#"select id, runner_slug as "slug!" from nodes
-           where tenant_id = $1 and runner_slug is not null and deleted_at is null order by runner_slug limit 1000"#,
-        tenant.uuid(),
-    );
-    Ok(rows.fetch_all(db).await?.into_iter().map(|row| (NodeId::from_uuid(row.id), row.slug)).collect())
-}
-
 /// A command as its runner and whoever asked for it see it: a row of `agent_commands`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leased {

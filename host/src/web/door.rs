@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 
 use super::form::{self, Form, Kept};
 use super::page::{self, Fault};
-use super::visitor::Visitor;
+use super::visitor::{Again, Visitor};
 use super::{Web, assets, headers, login, session};
 use crate::api::error::Failure;
 use crate::api::types::Code;
@@ -47,7 +47,12 @@ async fn enter(web: &Web, request: Request) -> Result<Response, Fault> {
     };
     if is_post && !session::is_same(visitor.csrf(), form.get("_csrf").unwrap_or_default()) {
         let back = form.get("_back").unwrap_or(&path).to_owned();
-        let mut response = again(&visitor, &back, form).await;
+        let notice =
+            "This form was made for a session that is over, so nothing was done. Look at it, and send it again.";
+        let mut response = again(&visitor, &back, form, notice).await;
+        if response.status() != StatusCode::OK {
+            return Err(Failure::new(Code::PermissionDenied, notice).into());
+        }
         *response.status_mut() = StatusCode::FORBIDDEN;
         return Ok(response);
     }
@@ -72,11 +77,12 @@ async fn show(visitor: &Visitor, mut request: Request) -> Response {
 }
 
 /// The page with a form, filled with what was typed into it before. Nothing is done with that until it is sent again.
-pub(super) async fn again(visitor: &Visitor, path: &str, typed: Form) -> Response {
+pub(super) async fn again(visitor: &Visitor, path: &str, typed: Form, notice: &'static str) -> Response {
     let path = login::local(path);
+    let visitor = visitor.again(Again { notice, address: path.to_owned() });
     let mut request = Request::get(path).body(Body::empty()).unwrap_or_default();
     request.extensions_mut().insert(Kept(typed));
-    show(visitor, request).await
+    show(&visitor, request).await
 }
 
 /// Whether a form comes from a page of this site, as far as the browser says. Programs that are no browser say nothing, and
@@ -103,7 +109,7 @@ fn is_from_elsewhere(request: &Request) -> bool {
 }
 
 fn again_from_here(request: &Request) -> Response {
-    let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
+    let path = request.uri().path_and_query().map_or("/", axum::http::uri::PathAndQuery::as_str);
     let path = askama::filters::escape(login::local(path), askama::filters::Html).map(|it| it.to_string());
     let path = path.unwrap_or_default();
     let text = format!(

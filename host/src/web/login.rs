@@ -68,8 +68,12 @@ pub(super) async fn answer(web: &Web, request: Request, form: &Form, is_tls: boo
     session::end(web, request.headers(), is_tls).await?;
     let (visitor, cookie) = session::begin(web, caller, is_tls).await?;
     tracing::info!(tenant = %visitor.tenant(), identity = visitor.name(), "somebody logged in to the pages");
-    let mut response =
-        if typed.is_empty() { Redirect::to(back).into_response() } else { door::again(&visitor, back, typed).await };
+    let notice = "You are logged in again. What you typed is here; nothing was sent yet.";
+    let mut response = if typed.is_empty() {
+        Redirect::to(back).into_response()
+    } else {
+        door::again(&visitor, back, typed, notice).await
+    };
     response.headers_mut().append(header::SET_COOKIE, cookie);
     Ok(response)
 }

@@ -54,6 +54,8 @@ pub(crate) struct Page {
     pub(crate) address: String,
     /// Whether it shows what no event tells of, and is read anew from time to time as well.
     pub(crate) polls: bool,
+    /// Why it is shown though something else was asked for; empty else.
+    pub(crate) notice: &'static str,
 }
 
 impl Page {
@@ -66,8 +68,9 @@ impl Page {
             tenant: visitor.tenant_name().to_owned(),
             csrf: visitor.csrf().to_owned(),
             live: String::new(),
-            address: String::new(),
             polls: false,
+            address: visitor.shown_again().map(|again| again.address.clone()).unwrap_or_default(),
+            notice: visitor.shown_again().map(|again| again.notice).unwrap_or_default(),
         }
     }
 

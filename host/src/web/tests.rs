@@ -3,6 +3,7 @@
 mod commands;
 mod door;
 mod fleet;
+mod history;
 mod run;
 mod text;
 

@@ -25,6 +25,16 @@ pub(crate) struct Visitor {
     web: Web,
     caller: Caller,
     csrf: String,
+    again: Option<Again>,
+}
+
+/// That a page is shown in place of what was asked for.
+#[derive(Clone)]
+pub(super) struct Again {
+    /// Why, for the visitor.
+    pub(super) notice: &'static str,
+    /// The page's address, which the browser does not have.
+    pub(super) address: String,
 }
 
 impl<S: Sync> FromRequestParts<S> for Visitor {
@@ -39,7 +49,17 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
 impl Visitor {
     /// The holder of a token, with what their forms prove themselves with.
     pub(super) fn new(web: Web, caller: Caller, csrf: String) -> Self {
-        Self { web, caller, csrf }
+        Self { web, caller, csrf, again: None }
+    }
+
+    /// The same, to whom a page is shown that they did not ask for.
+    pub(super) fn again(&self, again: Again) -> Self {
+        Self { again: Some(again), ..self.clone() }
+    }
+
+    /// Why they see this page, and its address.
+    pub(super) fn shown_again(&self) -> Option<&Again> {
+        self.again.as_ref()
     }
 
     /// What the control plane works with: for the time and for the place in the events. All else is asked of the API.

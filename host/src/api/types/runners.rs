@@ -1,4 +1,6 @@
 //! The documents of `runners.*`.
+//!
+//! **Invariant:** a runner's command is told in the words of the view `agent_commands`, not in those of `commands.*`.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;

@@ -138,12 +138,12 @@ fn field(key: &str, schema: &Value, parent: &Value) -> Field {
         _ => Vec::new(),
     };
     let bound = |name: &str| schema.get(name).filter(|it| it.is_number()).map(Value::to_string).unwrap_or_default();
-    let required = parent["required"].as_array().into_iter().flatten();
+    let mut required = parent["required"].as_array().into_iter().flatten();
     Field {
         name: format!("{PREFIX}{key}"),
         key: key.to_owned(),
         input,
-        is_required: required.into_iter().any(|it| it == key),
+        is_required: required.any(|it| it == key),
         hint: hint(schema, input),
         choices,
         min: bound("minimum"),
@@ -380,7 +380,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_form_and_no_schema_makes_it_panic(body in ".{0,80}", kind in "[a-z]{0,8}", word in "[a-zA-Z]{0,8}") {
-            let schema = json!({ "type": "object", "additionalProperties": false, "properties": { word.clone(): { "type": kind, "enum": word } } });
+            let property = json!({ "type": kind, "enum": word });
+            let schema = json!({ "type": "object", "additionalProperties": false, "properties": { word.clone(): property } });
             let typed = Form::parse(format!("p.{word}={body}&payload={body}").as_bytes());
             let mut fields = of(&schema, &typed);
             let problems = payload(&fields, &typed).err().unwrap_or_default();

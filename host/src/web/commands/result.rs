@@ -248,7 +248,7 @@ mod tests {
         let Shown::Inventory(sections) = shown(&result) else { panic!("an inventory") };
         assert_eq!(
             sections[0].facts,
-            [("numa.nodes".to_owned(), "2".to_owned()), ("totalBytes".to_owned(), "1GiB".to_owned())]
+            [("numa.nodes".to_owned(), "2".to_owned()), ("totalBytes".to_owned(), "1.0 GiB".to_owned())]
         );
         assert_eq!(sections[0].tables[0].rows, [["A", ""], ["B", "–"]]);
         assert_eq!(sections[0].problems, ["no DMI"]);

@@ -5,7 +5,7 @@
 
 use askama::Template;
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Value, json};
 
 use super::fields::{self, Field};
@@ -161,5 +161,5 @@ async fn shown(visitor: &Visitor, typed: &Form, failure: Option<Failure>) -> Ans
         kind,
         chosen,
     };
-    page::html_with(status, &run).map(Response::from)
+    page::html_with(status, &run)
 }

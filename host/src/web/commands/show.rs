@@ -89,7 +89,6 @@ pub(super) async fn show(visitor: Visitor, Path((node, id)): Path<(String, Strin
     let output = output::first(&visitor, &node, &id).await?;
     let reference = CommandRef { tenant_id: visitor.tenant(), node_id: node.clone(), command_id: id.clone() };
     let command: types::Command = visitor.call("commands.get", &reference).await?;
-    page.title = format!("{} on {}", command.kind, short(&id));
     let now = visitor.app().now();
     let is_over = words::state(&command.state).is_none_or(bc_proto::rules::state::State::is_terminal);
     let around = around(&visitor, &command, is_over).await?;
@@ -121,10 +120,6 @@ pub(super) async fn show(visitor: Visitor, Path((node, id)): Path<(String, Strin
         command: &command,
     };
     page::html(&detail)
-}
-
-fn short(id: &str) -> &str {
-    id.get(..16.min(id.len())).unwrap_or(id)
 }
 
 /// What stands around a command that is not over; what the visitor may not see of it is left out.

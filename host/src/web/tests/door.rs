@@ -117,7 +117,11 @@ async fn a_form_that_this_session_was_not_given_does_nothing() {
     let login = [("token", browser.api.token.clone())];
     let login: Vec<_> = login.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let seen = browser.post_with("/login", &login, &[("sec-fetch-site", "cross-site")]).await;
-    assert_eq!((seen.status, seen.headers.get(header::SET_COOKIE)), (StatusCode::FORBIDDEN, None), "a login is a form too");
+    assert_eq!(
+        (seen.status, seen.headers.get(header::SET_COOKIE)),
+        (StatusCode::FORBIDDEN, None),
+        "a login is a form too"
+    );
     let reference = json!({ "tenantId": browser.api.tenant(), "nodeId": node.to_string(), "commandId": run["id"] });
     assert_eq!(browser.api.call("commands.get", reference.clone()).await.ok()["state"], "pending");
     let origin = [("origin", "https://control.example"), ("host", "control.example")];
@@ -129,8 +133,20 @@ async fn a_form_that_this_session_was_not_given_does_nothing() {
 #[tokio::test]
 async fn every_answer_forbids_what_pages_do_not_need() {
     let mut browser = Browser::logged_in().await;
-    let paths = ["/", "/commands", "/commands/run", "/settings", "/settings/system/commands", "/static/style.css", "/static/live.js",
-                 "/nodes/x/y/z", "/login", "/live?after=x", "/commands?state=flying", "/commands?node=nobody"];
+    let paths = [
+        "/",
+        "/commands",
+        "/commands/run",
+        "/settings",
+        "/settings/system/commands",
+        "/static/style.css",
+        "/static/live.js",
+        "/nodes/x/y/z",
+        "/login",
+        "/live?after=x",
+        "/commands?state=flying",
+        "/commands?node=nobody",
+    ];
     for path in paths {
         for is_in in [true, false] {
             let cookie = browser.cookie.clone();
@@ -159,8 +175,10 @@ async fn every_answer_forbids_what_pages_do_not_need() {
 #[tokio::test]
 async fn the_api_is_as_it_was_and_a_cookie_opens_none_of_it() {
     let browser = Browser::logged_in().await;
-    let request = Request::post("/v1/tokens.whoami").header(header::COOKIE, browser.cookie.as_deref().expect("a cookie"));
-    let response = browser.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await.expect("an answer");
+    let request =
+        Request::post("/v1/tokens.whoami").header(header::COOKIE, browser.cookie.as_deref().expect("a cookie"));
+    let response =
+        browser.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await.expect("an answer");
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
     let unknown = Request::get("/v2/nothing").body(Body::empty()).expect("a request");
@@ -172,8 +190,6 @@ async fn the_api_is_as_it_was_and_a_cookie_opens_none_of_it() {
 async fn a_link_from_another_site_is_followed_once_more_from_here() {
     let mut browser = Browser::logged_in().await;
     browser.cookie = None;
-    let request = Request::get("/commands?kind=\"><b>").header("sec-fetch-site", "cross-site");
-    assert!(request.body(Body::empty()).is_err(), "no client can send that address");
     let request = Request::get("/commands?kind=a&state=failed").header("sec-fetch-site", "cross-site");
     let request = request.header("sec-fetch-mode", "navigate").body(Body::empty()).expect("a request");
     let seen = browser.send(request).await.ok();

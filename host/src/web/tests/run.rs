@@ -44,7 +44,8 @@ async fn what_is_wrong_stands_beside_its_field_and_what_was_typed_is_kept() {
         (&[("batchId", "batch_x\"><b>")], StatusCode::BAD_REQUEST, "must be an id of the form batch_"),
     ];
     for (fields, status, words) in cases {
-        let all: Vec<_> = [("kind", "diag.nvml"), ("node", &node), ("key", "k")].into_iter().chain(fields.iter().copied()).collect();
+        let all: Vec<_> =
+            [("kind", "diag.nvml"), ("node", &node), ("key", "k")].into_iter().chain(fields.iter().copied()).collect();
         let seen = browser.submit("/commands/run", &all).await;
         assert_eq!(seen.status, status, "{}", seen.text);
         assert!(seen.text.contains(words), "{fields:?}: {}", seen.text);
@@ -79,29 +80,50 @@ async fn what_was_typed_survives_a_session_that_ended_meanwhile() {
     browser.api.kind("diag.nvml").await;
     let form = browser.get(&format!("/commands/run?node={node}&kind=diag.nvml")).await.ok();
     let (csrf, key) = (form.hidden("_csrf").to_owned(), form.hidden("key").to_owned());
-    let fields =
-        [("_csrf", csrf.as_str()), ("key", &key), ("kind", "diag.nvml"), ("node", &node), ("p.n", "31"), ("batchId", "\"><b>")];
+    let fields = [
+        ("_csrf", csrf.as_str()),
+        ("key", &key),
+        ("kind", "diag.nvml"),
+        ("node", &node),
+        ("p.n", "31"),
+        ("batchId", "\"><b>"),
+    ];
     browser.pass(24 * 3600);
     let login = browser.post("/commands/run", &fields).await;
     assert_eq!((login.status, login.hidden("back")), (StatusCode::UNAUTHORIZED, "/commands/run"));
     assert_eq!((login.hidden("kept.p.n"), login.hidden("kept.batchId")), ("31", "&#34;&#62;&#60;b&#62;"));
     assert!(!login.text.contains(&csrf), "what is the door's is not carried");
     let token = browser.api.token.clone();
-    let fields = [("token", token.as_str()), ("back", "/commands/run"), ("kept.p.n", "31"), ("kept.key", &key),
-                  ("kept.kind", "diag.nvml"), ("kept.node", &node), ("kept.batchId", "\"><b>")];
+    let fields = [
+        ("token", token.as_str()),
+        ("back", "/commands/run"),
+        ("kept.p.n", "31"),
+        ("kept.key", &key),
+        ("kept.kind", "diag.nvml"),
+        ("kept.node", &node),
+        ("kept.batchId", "\"><b>"),
+    ];
     let again = browser.post("/login", &fields).await.ok();
     assert!(again.text.contains("name=\"p.n\" value=\"31\""), "{}", again.text);
     assert_eq!(again.hidden("key"), key, "so that it is still one command");
     assert!(!again.text.contains(&token));
     let list = json!({ "tenantId": browser.api.tenant(), "nodeId": node });
-    assert_eq!(browser.api.call("commands.list", list).await.ok()["items"], json!([]), "nothing is done before it is sent again");
+    assert_eq!(
+        browser.api.call("commands.list", list).await.ok()["items"],
+        json!([]),
+        "nothing is done before it is sent again"
+    );
     let csrf = again.hidden("_csrf").to_owned();
     let sent = browser
-        .post("/commands/run", &[("_csrf", &csrf), ("key", &key), ("kind", "diag.nvml"), ("node", &node), ("p.n", "31")])
+        .post(
+            "/commands/run",
+            &[("_csrf", &csrf), ("key", &key), ("kind", "diag.nvml"), ("node", &node), ("p.n", "31")],
+        )
         .await;
     assert_eq!(sent.status, StatusCode::SEE_OTHER, "{}", sent.text);
     // A form of the session before this one: refused, and filled in again.
-    let old = browser.post("/commands/run", &[("_csrf", "old"), ("kind", "diag.nvml"), ("node", &node), ("p.n", "77")]).await;
+    let old =
+        browser.post("/commands/run", &[("_csrf", "old"), ("kind", "diag.nvml"), ("node", &node), ("p.n", "77")]).await;
     assert_eq!(old.status, StatusCode::FORBIDDEN);
     assert!(old.text.contains("name=\"p.n\" value=\"77\""), "{}", old.text);
 }
@@ -117,7 +139,11 @@ async fn who_may_not_run_sees_no_form_and_is_refused() {
     browser.log_in(&token).await;
     let list = browser.get("/commands").await.ok();
     assert!(!list.text.contains("/commands/run"), "{}", list.text);
-    assert!(list.text.contains(run["id"].as_str().expect("an id")) && !list.text.contains(&other.to_string()), "{}", list.text);
+    assert!(
+        list.text.contains(run["id"].as_str().expect("an id")) && !list.text.contains(&other.to_string()),
+        "{}",
+        list.text
+    );
     let path = format!("/commands/{node}/{}", run["id"].as_str().expect("an id"));
     let page = browser.get(&path).await.ok();
     assert!(!page.text.contains("/cancel") && !page.text.contains("/commands/run"), "{}", page.text);
