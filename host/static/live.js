@@ -108,7 +108,6 @@
       }
     };
   };
-  if (body.dataset.poll) poll(); // Some of what it shows is told by no event.
   if (body.dataset.live) {
     listen();
     // What depends on more than its own events is marked `data-stale`: why something waits.

@@ -48,7 +48,7 @@ struct Row {
 
 /// `GET /kinds`
 async fn list(visitor: Visitor) -> Answer {
-    let page = Page { polls: true, ..Page::new(&visitor, "kinds", "Kinds") };
+    let page = Page::live(&visitor, "kinds", "Kinds", &[]).await?;
     let found = all(&visitor).await?;
     let mut rows: Vec<Row> = Vec::new();
     for kind in found {
@@ -118,7 +118,7 @@ struct Compared {
 /// `GET /kinds/{kind}?version=…&from=…&to=…`
 async fn show(visitor: Visitor, Path(name): Path<String>, uri: Uri) -> Answer {
     let asked = query::read(&uri);
-    let page = Page { polls: true, ..Page::new(&visitor, "kinds", name.clone()) };
+    let page = Page::live(&visitor, "kinds", name.clone(), &[]).await?;
     let versions: Vec<_> = all(&visitor).await?.into_iter().filter(|kind| kind.name == name).collect();
     let named = |version: &str| versions.iter().find(|kind| kind.version == version);
     let kind = match asked.text("version") {

@@ -71,7 +71,7 @@ async fn list(visitor: Visitor, uri: Uri) -> Answer {
     let cursor = asked.text("cursor");
     let mut page = Page::new(&visitor, "nodes", "Nodes");
     if cursor.is_none() {
-        page = Page { polls: true, ..Page::live(&visitor, "nodes", "Nodes", &[]).await? };
+        page = Page::live(&visitor, "nodes", "Nodes", &[]).await?;
     }
     let filters: BTreeMap<_, _> =
         ["name", "label", "role", "session"].map(|name| (name, asked.text(name).unwrap_or_default())).into();
@@ -212,7 +212,6 @@ struct Remediation {
 async fn show(visitor: Visitor, Path(word): Path<String>) -> Answer {
     let id = commands::list::node(&visitor, &word).await?;
     let mut page = Page::live(&visitor, "nodes", "", &[("nodeId", &id)]).await?;
-    page.polls = true;
     let reference = NodeRef { tenant_id: visitor.tenant(), node_id: id.clone() };
     let node: types::Node = visitor.call("nodes.get", &reference).await?;
     page.title.clone_from(&node.name);

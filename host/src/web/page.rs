@@ -52,8 +52,6 @@ pub(crate) struct Page {
     pub(crate) live: String,
     /// The page's own address, where the browser may have come to it by another way; empty else.
     pub(crate) address: String,
-    /// Whether it shows what no event tells of, and is read anew from time to time as well.
-    pub(crate) polls: bool,
     /// Why it is shown though something else was asked for; empty else.
     pub(crate) notice: &'static str,
 }
@@ -68,7 +66,6 @@ impl Page {
             tenant: visitor.tenant_name().to_owned(),
             csrf: visitor.csrf().to_owned(),
             live: String::new(),
-            polls: false,
             address: visitor.shown_again().map(|again| again.address.clone()).unwrap_or_default(),
             notice: visitor.shown_again().map(|again| again.notice).unwrap_or_default(),
         }
