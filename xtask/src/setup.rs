@@ -12,6 +12,9 @@ const NEXTEST: &str = "0.9.143";
 const SUSHY: &str = "tests/peers/sushy.txt";
 const SUSHY_VENV: &str = "target/sushy/venv";
 
+/// Where Debian's package `chromium` puts the browser.
+const CHROMIUM: &str = "/usr/bin/chromium";
+
 /// Where programs for Node.js stand that the tests run, each with a `package-lock.json`.
 const NODE_FOLDERS: &[&str] = &["clients/typescript", "tests/browser", "tests/clients/mcp"];
 
@@ -33,5 +36,22 @@ pub(crate) fn run(shell: &Shell) -> anyhow::Result<()> {
             cmd!(shell, "npm ci --no-audit --no-fund --prefix {folder}").run()?;
         }
     }
+    chromium(shell)
+}
+
+/// The browser of the tests in `tests/browser`: Debian's package.
+fn chromium(shell: &Shell) -> anyhow::Result<()> {
+    let is_named = std::env::var_os("CHROMIUM").is_some();
+    if is_named || shell.path_exists(CHROMIUM) {
+        return Ok(());
+    }
+    if cmd!(shell, "id -u").quiet().read()? != "0" {
+        anyhow::bail!(
+            "the tests of the pages need a browser: as root `apt-get install chromium`, or name one in CHROMIUM"
+        );
+    }
+    cmd!(shell, "apt-get install --yes --no-install-recommends chromium")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .run()?;
     Ok(())
 }

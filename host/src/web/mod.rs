@@ -8,13 +8,18 @@
 //! a person wrote as text.
 
 mod assets;
+mod audit;
+mod batches;
 mod commands;
 mod door;
+mod events;
 mod form;
 mod headers;
 mod home;
+mod kinds;
 mod live;
 mod login;
+mod nodes;
 mod page;
 mod query;
 mod session;
@@ -61,6 +66,11 @@ fn pages() -> Router {
         .route("/settings", get(settings::show))
         .route("/settings/system/commands", get(settings::history))
         .merge(commands::routes())
+        .merge(nodes::routes())
+        .merge(batches::routes())
+        .merge(kinds::routes())
+        .merge(events::routes())
+        .merge(audit::routes())
         .fallback(page::unknown)
         .method_not_allowed_fallback(page::wrong_method)
 }

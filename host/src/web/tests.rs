@@ -2,6 +2,7 @@
 
 mod commands;
 mod door;
+mod fleet;
 mod history;
 mod run;
 mod text;

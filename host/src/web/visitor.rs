@@ -107,6 +107,11 @@ impl Visitor {
         self.caller.somewhere(permission)
     }
 
+    /// The API's refusal where it would not allow this of the tenant.
+    pub(crate) fn must_on_tenant(&self, permission: &str) -> Result<(), Failure> {
+        self.caller.on_tenant(permission, self.caller.holder.tenant)
+    }
+
     /// Calls a method of the API: `visitor.call("nodes.list", &json!({ "tenantId": visitor.tenant() }))`.
     pub(crate) async fn call<T: DeserializeOwned>(&self, method: &str, ask: &impl Serialize) -> Result<T, Failure> {
         let body = serde_json::to_vec(ask).map_err(|error| Failure::internal(&error))?;

@@ -44,17 +44,27 @@ struct List<'a> {
 }
 
 /// A command's line.
-pub(super) struct Row {
-    path: String,
-    id: String,
-    kind: String,
-    state: String,
-    label: String,
-    reason: String,
-    node: String,
-    by: String,
-    at: String,
-    age: String,
+pub(crate) struct Row {
+    /// Where it is shown.
+    pub(crate) path: String,
+    /// `cmd_…`
+    pub(crate) id: String,
+    /// Its kind's name.
+    pub(crate) kind: String,
+    /// The state.
+    pub(crate) state: String,
+    /// The state in words.
+    pub(crate) label: String,
+    /// Why.
+    pub(crate) reason: String,
+    /// The node's name.
+    pub(crate) node: String,
+    /// Who asked for it.
+    pub(crate) by: String,
+    /// When it was queued.
+    pub(crate) at: String,
+    /// How long ago that is.
+    pub(crate) age: String,
 }
 
 /// `GET /commands`
@@ -147,7 +157,7 @@ async fn kinds(visitor: &Visitor) -> Result<Vec<String>, Failure> {
 }
 
 /// Commands as lines.
-pub(super) async fn rows(visitor: &Visitor, commands: &[types::Command]) -> Result<Vec<Row>, Failure> {
+pub(crate) async fn rows(visitor: &Visitor, commands: &[types::Command]) -> Result<Vec<Row>, Failure> {
     let names = names(visitor, commands.iter().map(|it| it.node_id.as_str())).await?;
     let now = visitor.app().now();
     Ok(commands.iter().map(|command| row(command, &names, now)).collect())

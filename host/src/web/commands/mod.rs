@@ -4,9 +4,9 @@
 
 mod bundle;
 mod fields;
-mod list;
+pub(crate) mod list;
 mod output;
-mod result;
+pub(crate) mod result;
 mod run;
 mod show;
 

@@ -81,7 +81,16 @@ async fn html_in_every_field_that_anybody_sets_is_text() {
         format!("/commands/run?node={node}&kind=acme.evil"),
         "/settings".to_owned(),
         "/settings/system/commands".to_owned(),
+        "/nodes".to_owned(),
+        format!("/nodes/{node}"),
+        "/kinds".to_owned(),
+        "/kinds/acme.evil".to_owned(),
+        "/batches".to_owned(),
     ];
+    let leaf = json!({ "subject": node.to_string(), "kind": "acme.evil" });
+    let batch = json!({ "tenantId": browser.api.tenant(), "reason": evil, "scope": [leaf], "idempotencyKey": "b" });
+    let batch = browser.api.call("commandBatches.create", batch).await.ok();
+    paths.push(format!("/batches/{}", batch["batchId"].as_str().expect("an id")));
     for (number, (event, reason, result)) in results.into_iter().enumerate() {
         ask["idempotencyKey"] = json!(format!("k{number}"));
         let run = browser.api.call_as(&token, "commands.run", ask.clone()).await.ok();
@@ -133,6 +142,13 @@ async fn html_in_every_field_that_anybody_sets_is_text() {
         format!("/login?back={encoded}"),
         format!("/settings/system/commands?gateway={encoded}"),
         format!("/{encoded}"),
+        format!("/nodes?name={encoded}&label={encoded}"),
+        format!("/nodes/{encoded}"),
+        format!("/kinds/{encoded}"),
+        format!("/batches?state={encoded}"),
+        format!("/batches/propose?reason={encoded}&nodes={encoded}"),
+        format!("/events?topic={encoded}&node={encoded}"),
+        format!("/audit?end={encoded}"),
     ] {
         let seen = browser.get(&path).await;
         assert!(!seen.text.contains("<script>") && !seen.text.contains("<img"), "{path}: {}", seen.text);
