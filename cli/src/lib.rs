@@ -14,7 +14,6 @@ pub mod events;
 pub mod exit;
 pub mod format;
 pub mod kind;
-pub mod log;
 pub mod node;
 pub mod output;
 mod payload;

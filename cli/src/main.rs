@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bc_daemon::kind_run;
+use bc_telemetry::log;
 use better_compute::api::Api;
 use better_compute::audit::AuditCommand;
 use better_compute::batch::BatchCommand;
@@ -21,9 +22,10 @@ use better_compute::rollout::RolloutCommand;
 use better_compute::server::Server;
 use better_compute::token::{self, Plain, TokenCommand};
 use better_compute::workflow::WorkflowCommand;
-use better_compute::{block_on, log, output};
+use better_compute::{block_on, output};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::{CompleteEnv, Shell};
+use tracing_subscriber::filter::LevelFilter;
 
 /// A WebAssembly-pluggable command runtime for fleets of GPU and bare-metal machines
 #[derive(Parser)]
@@ -107,11 +109,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    log::start(match &cli.command {
-        Command::Server(_) => "info",
-        Command::Dev(_) => "warn",
-        _ => "error",
-    });
+    match &cli.command {
+        Command::Server(server) => log::start(LevelFilter::INFO, server.log_format()),
+        Command::Dev(_) => log::start(LevelFilter::WARN, None),
+        _ => log::start(LevelFilter::ERROR, None),
+    }
     let done = match cli.command {
         Command::Dev(dev) => dev.execute(),
         Command::Server(server) => server.execute(),

@@ -7,9 +7,11 @@ use bc_daemon::kind_plugins::{KindList, KindWatch};
 use bc_daemon::kind_run::{self, Attempt, KindRun};
 use bc_daemon::run::RunDaemon;
 use bc_daemon::supervise;
-use bc_daemon::terminal::{self, complain, say};
+use bc_daemon::terminal::{complain, say};
+use bc_telemetry::log;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The node daemon of better-compute
 #[derive(Parser)]
@@ -56,10 +58,10 @@ fn main() -> ExitCode {
         Ok(bcd) => bcd.command,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    if matches!(command, Command::Run(_)) {
-        terminal::start_daemon_log();
-    } else {
-        terminal::start_log();
+    // A tool is asked for one thing and answers that; a daemon says by itself what it does.
+    match &command {
+        Command::Run(run) => log::start(LevelFilter::INFO, run.log_format),
+        _ => log::start(LevelFilter::ERROR, None),
     }
     let done = match command {
         Command::Join(arguments) => join::block_on(&arguments).map(|joined| {
