@@ -17,7 +17,6 @@ pub mod exit;
 pub mod format;
 pub mod generate;
 pub mod kind;
-pub mod log;
 pub mod mcp;
 pub mod node;
 pub mod output;

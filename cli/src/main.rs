@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use bc_daemon::kind_run;
+use bc_telemetry::log;
 use better_compute::cli::{Cli, Command};
-use better_compute::{block_on, log, output, token};
+use better_compute::{block_on, output, token};
 use clap::{CommandFactory, Parser};
 use clap_complete::CompleteEnv;
+use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
     // Answers a shell that asks for completions, and ends; else it returns.
@@ -15,11 +17,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    log::start(match &cli.command {
-        Command::Server(_) => "info",
-        Command::Dev(_) => "warn",
-        _ => "error",
-    });
+    match &cli.command {
+        Command::Server(server) => log::start(LevelFilter::INFO, server.log_format()),
+        Command::Dev(_) => log::start(LevelFilter::WARN, None),
+        _ => log::start(LevelFilter::ERROR, None),
+    }
     let done = match cli.command {
         Command::Dev(dev) => dev.execute(),
         Command::Server(server) => server.execute(),

@@ -3,6 +3,7 @@
 //! **Invariant:** a file that does not fit is refused whole, with the line and the rule; no key is silently ignored.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct Config {
     pub reboot: Reboot,
     /// Uploads of commands.
     pub uploads: Uploads,
+    /// Where Prometheus reads metrics, `/metrics` over HTTP without authentication; none is nowhere.
+    pub metrics: Option<SocketAddr>,
     /// How long a stopping daemon waits for runs that go on.
     #[serde(deserialize_with = "span")]
     pub stop_grace: Duration,
@@ -161,6 +164,7 @@ impl Default for Config {
             upgrade: Upgrade::default(),
             reboot: Reboot::default(),
             uploads: Uploads::default(),
+            metrics: None,
             stop_grace: Duration::from_secs(10),
         }
     }

@@ -19,6 +19,7 @@ pub mod kind_plugins;
 pub mod kind_run;
 pub mod kinds;
 pub mod lanes;
+mod metrics;
 pub mod node;
 pub mod plugins;
 pub mod renewal;

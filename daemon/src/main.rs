@@ -4,25 +4,23 @@ use std::process::ExitCode;
 
 use bc_daemon::cli::{Bcd, Command, Kind};
 use bc_daemon::kind_run::{self, Attempt};
-use bc_daemon::terminal::{self, complain, say};
+use bc_daemon::terminal::{complain, say};
 use bc_daemon::{join, supervise};
+use bc_telemetry::log;
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
     let command = match Bcd::try_parse() {
         Ok(bcd) => bcd.command,
         Err(usage) => return kind_run::print_usage(&usage),
     };
-    let is_daemon = match &command {
-        Command::Run(_) => true,
-        Command::Runner(runner) => runner.saying.is_none(),
-        _ => false,
-    };
-    if is_daemon {
-        terminal::start_daemon_log();
-    } else {
-        terminal::start_log();
+    // A tool is asked for one thing and answers that; a daemon says by itself what it does.
+    match &command {
+        Command::Run(run) => log::start(LevelFilter::INFO, run.log_format),
+        Command::Runner(runner) if runner.saying.is_none() => log::start(LevelFilter::INFO, None),
+        _ => log::start(LevelFilter::ERROR, None),
     }
     let done = match command {
         Command::Join(arguments) => join::block_on(&arguments).map(|joined| {

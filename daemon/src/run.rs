@@ -18,7 +18,10 @@ use bc_proto::id::{CommandId, JournalId};
 use bc_proto::rules::daemon::{self, Intent};
 use bc_proto::sign::body::AllocationBoundBody;
 use bc_proto::wire::Hello;
+use bc_telemetry::log::Format;
+use bc_telemetry::page::Recorder;
 use clap::Args;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +39,7 @@ use crate::journal::{Journal, Opened, RESERVE_BYTES};
 use crate::kinds::Kinds;
 use crate::kinds::kept::Kept;
 use crate::lanes::Lanes;
+use crate::metrics;
 use crate::node::Node;
 use crate::plugins::{Plugins, Watching};
 use crate::renewal::Renewal;
@@ -62,6 +66,9 @@ pub struct RunDaemon {
     /// A file that stands for the kernel's boot id, for tests that play a reboot; over the configuration's `boot-id-file`
     #[arg(long, value_name = "FILE", env = "BCD_BOOT_ID_FILE", hide = true)]
     pub boot_id_file: Option<PathBuf>,
+    /// The form of this process's log, text or json: an object a line
+    #[arg(long, value_name = "FORMAT", env = "BETTER_COMPUTE_LOG_FORMAT")]
+    pub log_format: Option<Format>,
 }
 
 impl RunDaemon {
@@ -145,6 +152,15 @@ async fn serve_node(
     stop: CancellationToken,
 ) -> anyhow::Result<Ended> {
     let state_dir = config.state_dir();
+    // Before anything is counted.
+    let measured = match config.metrics {
+        None => None,
+        Some(address) => {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.with_context(|| format!("metrics cannot be served on {address}"))?;
+            Some((Recorder::install()?, listener))
+        }
+    };
     let identity = identity::read(&state_dir)?;
     let gateways = gateways(&config, &identity)?;
     let boot = boot_id(&config.boot_id_file())?;
@@ -199,6 +215,11 @@ async fn serve_node(
         outbox: outbox.clone(),
     };
     let lanes = Lanes::default();
+    if let Some((recorder, listener)) = measured {
+        let states =
+            metrics::States { state_dir: state_dir.clone(), reserve: Journal::reserve(&path), lanes: lanes.clone() };
+        recorder.serve(listener, states.look(), stop.clone());
+    }
     let upgrades = Upgrades::new(upgrade::Parts {
         store: Store::new(state_dir.clone()),
         running,

@@ -30,6 +30,7 @@ use crate::journal::{Journal, NotSaved};
 use crate::kinds::Kinds;
 use crate::kinds::kept::Kept;
 use crate::lanes::Lanes;
+use crate::metrics;
 use crate::node::Node;
 use crate::server_time::ServerTime;
 use crate::trust::Trust;
@@ -162,6 +163,11 @@ impl Shell {
         for input in inputs {
             if let Input::RunFinished { command, .. } | Input::RunIntends { command, .. } = &input {
                 self.running.remove(command);
+            }
+            if let Input::Delivered { deliver, .. } = &input
+                && self.core.has_seen(deliver)
+            {
+                metrics::absorbed();
             }
             let begun = PerLane::count(together.start.iter().map(|start| start.lane));
             let world = World {

@@ -12,6 +12,7 @@ pub mod desired;
 pub mod faults;
 pub mod gateway;
 pub mod loops;
+mod metrics;
 pub mod modules;
 pub mod pki;
 pub mod postgres;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bc_proto::rules::remediation::Limits;
 use bc_runtime::Engine;
+use bc_telemetry::page::Recorder;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use tokio::net::TcpListener;
@@ -25,7 +26,7 @@ use crate::tls::Https;
 use crate::trust::{self, Signer};
 use crate::vault::Vault;
 use crate::world::World;
-use crate::{api, audit, bundles, web, webhooks};
+use crate::{api, audit, bundles, metrics, web, webhooks};
 
 /// What the operator of the control plane decides.
 #[derive(Debug, Clone)]
@@ -66,6 +67,8 @@ pub struct Listeners {
     pub api_tls: Option<TlsAcceptor>,
     /// gRPC over mutual TLS, for nodes.
     pub gateway: TcpListener,
+    /// HTTP, for Prometheus; absent where nothing is measured.
+    pub metrics: Option<TcpListener>,
 }
 
 /// Why a replica ended.
@@ -89,6 +92,9 @@ pub enum Error {
     /// What webhooks are sent with.
     #[error(transparent)]
     Webhooks(#[from] webhooks::BadSettings),
+    /// What counts.
+    #[error(transparent)]
+    Metrics(#[from] bc_telemetry::page::NotInstalled),
     /// The engine for kinds.
     #[error(transparent)]
     Engine(#[from] bc_runtime::SetUpError),
@@ -105,6 +111,8 @@ pub async fn run(
     if !config.serves_api && config.pki.signs() {
         return Err(Error::GatewaySigns);
     }
+    // Before anything is counted.
+    let measured = listeners.metrics.map(|listener| Ok::<_, Error>((Recorder::install()?, listener))).transpose()?;
     let store = config.bundles.clone().map(bundles::Store::new).transpose()?;
     let world = World::real();
     // What serves sessions goes on while they drain.
@@ -146,6 +154,10 @@ pub async fn run(
     };
     let gateway =
         Gateway::start(settings, pool.clone(), bus.clone(), authority.clone(), world.clone(), ended.clone()).await?;
+    if let Some((recorder, listener)) = measured {
+        let states = metrics::States { pool: pool.clone(), gateway: gateway.clone(), world: world.clone() };
+        recorder.serve(listener, states.look(), ended.clone());
+    }
     let serving_nodes = gateway.serve(listeners.gateway, ended.clone());
     tokio::pin!(serving_nodes);
     if let Some(dir) = &config.secrets_dir {

@@ -77,7 +77,7 @@ impl Cache {
             },
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!("bc_kind_cache_lookups_total", "outcome" => outcome).increment(1);
+        metrics::counter!("better_compute_kind_cache_lookups_total", "outcome" => outcome).increment(1);
         component
     }
 

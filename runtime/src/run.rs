@@ -151,7 +151,10 @@ impl Kind {
             Err(error) => ended::by(&error, &gate, self.0.manifest.limits.memory.0),
         };
         let outcome = without_secrets(outcome, &gate.known);
-        metrics::histogram!("bc_kind_run_seconds", "outcome" => outcome.name()).record(started.elapsed());
+        metrics::histogram!(
+            "better_compute_kind_run_seconds", "kind" => self.0.manifest.name.clone(), "outcome" => outcome.name()
+        )
+        .record(started.elapsed());
         Report {
             outcome,
             effects: gate.effects.into_list(),

@@ -94,6 +94,7 @@ impl Dev {
             api: Some(api),
             api_tls: None,
             gateway: bind(self.gateway_listen, GATEWAY_PORT, "the gateway").await?,
+            metrics: None,
         };
         let gateway = listeners.gateway.local_addr()?;
         let gateway_url = config::gateway_url(&reachable(gateway.ip()).to_string(), gateway.port());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use bc_telemetry::log::Format;
 use bytesize::ByteSize;
 use clap::Args;
 use serde::Deserialize;
@@ -49,6 +50,13 @@ pub struct Settings {
     /// A name or an address by which nodes reach this replica; the first one goes into join tokens' answers. May be repeated
     #[arg(long = "gateway-host", value_name = "HOST", env = "BETTER_COMPUTE_GATEWAY_HOST", value_delimiter = ',')]
     gateway_host: Vec<String>,
+    /// Where Prometheus reads metrics, `/metrics` over HTTP without authentication; nowhere by default
+    #[arg(long, value_name = "ADDRESS", env = "BETTER_COMPUTE_METRICS")]
+    metrics: Option<SocketAddr>,
+    /// The form of this process's log, text or json: an object a line
+    #[arg(long, value_name = "FORMAT", env = "BETTER_COMPUTE_LOG_FORMAT")]
+    #[serde(skip)]
+    pub(crate) log_format: Option<Format>,
     /// What has to outlive the process: the certificate authority, which all replicas share, and compiled kinds
     #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_STATE_DIR")]
     state_dir: Option<PathBuf>,
@@ -125,6 +133,8 @@ pub(super) struct Decided {
     /// Files with the API's certificate and its key.
     pub(super) api_tls: Option<(PathBuf, PathBuf)>,
     pub(super) gateway_listen: SocketAddr,
+    /// Where metrics are read, if anywhere.
+    pub(super) metrics: Option<SocketAddr>,
     /// Absent where nothing is served.
     pub(super) state_dir: Option<PathBuf>,
     /// The name or address by which nodes reach this replica.
@@ -176,6 +186,8 @@ impl Settings {
             api_listen: self.api_listen.or(file.api_listen),
             gateway_listen: self.gateway_listen.or(file.gateway_listen),
             gateway_host: if self.gateway_host.is_empty() { file.gateway_host } else { self.gateway_host },
+            metrics: self.metrics.or(file.metrics),
+            log_format: self.log_format,
             state_dir: self.state_dir.or(file.state_dir),
             replica: self.replica.or(file.replica),
             max_payload_bytes: self.max_payload_bytes.or(file.max_payload_bytes),
@@ -248,6 +260,7 @@ impl Settings {
             api_listen,
             api_tls,
             gateway_listen,
+            metrics: self.metrics,
             state_dir: self.state_dir,
             gateway_host: host,
             node_validity,

@@ -22,6 +22,7 @@ use bc_host::server::Listeners;
 use bc_host::store;
 use bc_host::tls::TlsAcceptor;
 use bc_host::world::World;
+use bc_telemetry::log::Format;
 use clap::{Args, Subcommand};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -63,6 +64,11 @@ struct InitAdmin {
 }
 
 impl Server {
+    /// The form of the log that is asked for, where one is.
+    pub fn log_format(&self) -> Option<Format> {
+        self.settings.log_format
+    }
+
     /// Does it.
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.action {
@@ -150,6 +156,10 @@ async fn serve(mut decided: Decided, database: &Database) -> anyhow::Result<()> 
         api,
         api_tls: decided.api_tls.as_ref().map(acceptor).transpose()?,
         gateway: bind(decided.gateway_listen, "the gateway").await?,
+        metrics: match decided.metrics {
+            Some(address) => Some(bind(address, "the metrics' page").await?),
+            None => None,
+        },
     };
     // The kernel chose the port where 0 was asked for.
     let port = listeners.gateway.local_addr()?.port();

@@ -15,6 +15,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bc_proto::id::{CommandId, JournalId};
@@ -27,6 +28,7 @@ pub use self::file::Inode;
 use self::reserve::Reserve;
 use self::row::Row;
 use crate::faults::crash_at;
+use crate::metrics;
 
 /// Room that is kept for terminal records, in bytes: the results of all workers (8 + 4 + 2) at their largest (1 MiB each,
 /// and what says how they ended), once in the write-ahead log and once in the file.
@@ -92,10 +94,15 @@ impl Journal {
     pub async fn open_as(path: &Path, random: [u8; 16], reserve_bytes: u64, inode: Inode) -> Result<Opened, Unusable> {
         let id = JournalId::from_uuid(uuid::Builder::from_random_bytes(random).into_uuid());
         let (file, set_aside) = file::open_or_set_aside(path, id, inode).await?;
-        let reserve = Reserve::new(path.with_extension("reserve"), reserve_bytes);
+        let reserve = Reserve::new(Self::reserve(path), reserve_bytes);
         let writer = Mutex::new(Writer { connection: file.connection, next: file.next });
         let journal = Self(Arc::new(Inner { id: file.id, writer, reserve }));
         Ok(Opened { journal, book: file.book, set_aside })
+    }
+
+    /// The file whose blocks are kept for terminal records, beside the journal: there while they are kept.
+    pub fn reserve(journal: &Path) -> PathBuf {
+        journal.with_extension("reserve")
     }
 
     /// Which life of the node's memory this is.
@@ -114,6 +121,13 @@ impl Journal {
             return Ok(());
         }
         let mut writer = self.0.writer.lock().await;
+        let began = Instant::now();
+        let saved = self.save_by(&mut writer, records).await;
+        metrics::saved(began.elapsed(), saved.is_ok());
+        saved
+    }
+
+    async fn save_by(&self, writer: &mut Writer, records: &[Record]) -> Result<(), NotSaved> {
         let first = match writer.save(records).await {
             Ok(()) => return Ok(()),
             Err(error) => error,

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use bc_proto::rules::plugins::{Action, Rejection, Release};
 use serde::{Serialize, Serializer};
 
+use crate::metrics;
+
 /// A change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "change")]
@@ -91,6 +93,12 @@ impl Change {
 
     /// Writes it to this process's own log.
     pub(super) fn log(&self) {
+        metrics::plugins_changed(match self {
+            Self::Loaded { .. } => "loaded",
+            Self::Replaced { .. } => "replaced",
+            Self::Retired { .. } => "retired",
+            Self::Refused { .. } => "refused",
+        });
         if let Self::Refused { remedy, .. } = self {
             tracing::warn!(remedy, "{self}");
         } else {

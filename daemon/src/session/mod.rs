@@ -26,6 +26,7 @@ use crate::credentials::Credentials;
 use crate::gateway::{self, Address, Verifier};
 use crate::kinds::Kinds;
 use crate::kinds::kept::Kept;
+use crate::metrics;
 use crate::server_time::ServerTime;
 use crate::shell::Handle;
 use crate::spec::Desired;
@@ -143,6 +144,7 @@ impl Sessions {
             tracing::info!(gateway = %address, epoch = newest, "a session is open");
             (self.context.status)(&format!("connected to {address}, epoch {newest}"));
             open.enter(&self.context).await;
+            metrics::connected(true);
             if let Some(replaced) = replaced.take() {
                 replaced.cancel();
             }
@@ -186,6 +188,7 @@ impl Sessions {
             _ => RECONNECT.wait(*failures, (self.random)()),
         };
         *failures = failures.saturating_add(1);
+        metrics::failed();
         let (wait_ms, gateway) = (wait.as_millis(), address.to_string());
         if let End::Rejected(_) = end {
             tracing::error!(

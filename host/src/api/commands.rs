@@ -82,6 +82,7 @@ pub(super) async fn run(
         requested_by: caller.holder.name.clone(),
         upload,
     };
+    tracing::Span::current().record("command", tracing::field::display(command.id));
     let settings = &app.config.pki;
     let mut db = app.db().await?;
     let is_destructive = kind.manifest().is(Trait::Destructive);

@@ -11,6 +11,7 @@ use super::App;
 use super::error::Failure;
 use super::openapi::Errors;
 use super::types::Code;
+use crate::store;
 
 /// How a replica is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,13 +29,19 @@ pub(super) async fn healthz() -> Json<Health> {
     OK
 }
 
-/// Whether this replica can serve: it reaches its database and does not stop.
+/// Whether this replica can serve: it reaches its database, whose schema is this program's or newer, and does not stop.
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "health", security(()),
     responses((status = 200, description = "It can", body = Health), Errors))]
 pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Health>, Failure> {
     if app.stop.is_cancelled() {
         return Err(Failure::new(Code::Unavailable, "this replica is stopping"));
     }
-    crate::store::ping(&mut *app.db().await?).await?;
+    let mut db = app.db().await?;
+    store::ping(&mut db).await?;
+    if store::lacks_migrations(&mut db).await? {
+        let words = "the database's schema is older than this program: it was restored from a copy, or is another one. \
+                     Restart this replica, which brings it up to date";
+        return Err(Failure::new(Code::Unavailable, words));
+    }
     Ok(OK)
 }

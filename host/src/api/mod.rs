@@ -40,13 +40,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use sqlx::pool::PoolConnection;
 use sqlx::{PgPool, Postgres};
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use utoipa::OpenApi as _;
@@ -58,6 +59,7 @@ use self::outbox::Outbox;
 use self::types::Code;
 use crate::bundles::Store;
 use crate::bus::Bus;
+use crate::metrics;
 use crate::registry::Registry;
 use crate::server::Config;
 use crate::trust::Signer;
@@ -229,6 +231,9 @@ async fn wrong_method(method: Method, uri: Uri) -> Failure {
 /// Bounds a call's time and puts it into a span, which never holds what was sent.
 async fn observed(request: Request, next: Next) -> Response {
     let path = request.uri().path();
+    // Only what is routed: a caller chooses the path.
+    let method = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let began = Instant::now();
     // A file may stand at the end of a large bundle.
     let is_long = ["/v1/kinds.register", "/v1/releases.push", "/v1/bundles.read"].contains(&path);
     let limit = if is_long { UPLOAD_TIMEOUT } else { TIMEOUT };
@@ -241,6 +246,7 @@ async fn observed(request: Request, next: Next) -> Response {
                 Failure::new(Code::Unavailable, format!("it took longer than {} s", limit.as_secs())).into_response()
             }
         };
+        metrics::answered(method.as_deref(), response.status(), began.elapsed());
         tracing::Span::current().record("status", response.status().as_u16());
         tracing::debug!("answered");
         response

@@ -10,6 +10,7 @@ use serde_json::json;
 use sqlx::{PgConnection, PgTransaction};
 use time::OffsetDateTime;
 
+use crate::metrics;
 use crate::queue::held;
 use crate::store::batches::{self, Batch, State};
 use crate::store::{Error, unix_ms};
@@ -83,6 +84,7 @@ pub async fn approve(
         if batch.state == State::Open {
             batches::approve(db, id).await?;
             batch.state = State::Approved;
+            metrics::approved(now - batch.created_at);
         }
         // Not only the first time: where approvals had expired, commands were held again.
         released = held::release(db, id, now).await?;

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Bus, Progress, Signal};
+use crate::metrics;
 
 /// The channel that replicas listen to.
 const CHANNEL: &str = "better_compute";
@@ -230,7 +231,9 @@ async fn hear_others(bus: Bus, options: PgConnectOptions, replica: String) {
     loop {
         // A pool for each try: the dead connection of the last one would take the place of the new one.
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
-        if let Err(error) = hear(&bus, &pool, &replica).await {
+        let heard = hear(&bus, &pool, &replica).await;
+        metrics::hears(false);
+        if let Err(error) = heard {
             tracing::warn!(error = &error as &dyn std::error::Error, "other replicas cannot be heard for now");
         }
         tokio::time::sleep(RETRY).await;
@@ -241,6 +244,7 @@ async fn hear(bus: &Bus, pool: &PgPool, replica: &str) -> Result<(), sqlx::Error
     let mut listener = PgListener::connect_with(pool).await?;
     listener.eager_reconnect(false);
     listener.listen(CHANNEL).await?;
+    metrics::hears(true);
     // Whatever was said before anybody listened.
     bus.tell_here(Signal::Missed);
     while let Some(notification) = listener.try_recv().await? {

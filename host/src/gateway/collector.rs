@@ -19,6 +19,7 @@ use super::Inner;
 use super::sessions::Session;
 use crate::bus::Signal;
 use crate::faults::crash_at;
+use crate::metrics;
 use crate::queue;
 use crate::queue::attest::{self, Judged, Refused};
 use crate::queue::hello::settled_below;
@@ -246,7 +247,7 @@ fn tell(gateway: &Inner, batch: &Batch, written: Written) {
     }
     for it in &batch.busy {
         if let Some(session) = batch.sessions.get(&it.node) {
-            session.release(&[it.command]);
+            session.release(&[it.command], Instant::now());
         }
     }
     let spoke: HashSet<CommandId> = batch.output.iter().map(|it| it.command).collect();
@@ -256,7 +257,9 @@ fn tell(gateway: &Inner, batch: &Batch, written: Written) {
     if !settled.now.is_empty() || told > 0 {
         gateway.bus.tell(Signal::Events);
     }
+    metrics::absorbed(settled.before.len());
     for it in &refused {
+        metrics::refused(it.reason);
         let Report { node, command, .. } = &batch.reports[it.index];
         tracing::warn!(%node, %command, reason = %it.reason, "a result is not believed");
     }
@@ -276,7 +279,9 @@ fn tell(gateway: &Inner, batch: &Batch, written: Written) {
     }
     for (node, commands) in acknowledged {
         let Some(session) = batch.sessions.get(&node) else { continue };
-        session.release(&commands);
+        for (lane, took) in session.release(&commands, Instant::now()) {
+            metrics::finished(lane, took);
+        }
         crash_at("update-ack.before-send");
         session.send(v1::to_node::Frame::UpdateAck(v1::UpdateAck {
             command_ids: commands.iter().map(ToString::to_string).collect(),

@@ -32,6 +32,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bc_proto::id::NodeId;
+use bc_proto::manifest::Lane;
+use bc_proto::rules::lane::PerLane;
 use bc_proto::wire::v1;
 use futures_util::Stream;
 use sqlx::PgPool;
@@ -192,6 +194,18 @@ impl Gateway {
     /// How many sessions it holds.
     pub fn sessions(&self) -> usize {
         self.inner.sessions.len()
+    }
+
+    /// What all of its sessions have outstanding, lane by lane: credits in use.
+    pub fn outstanding(&self) -> PerLane {
+        let mut all = PerLane::default();
+        for session in self.inner.sessions.all() {
+            let of_one = session.outstanding();
+            for lane in Lane::ALL {
+                *all.get_mut(lane) += of_one.get(lane);
+            }
+        }
+        all
     }
 
     /// Looks at all sessions now, as the slow reconcile does by itself every 10 s.

@@ -24,6 +24,7 @@ use super::sessions::{self, BACKLOG, Outbound, Session};
 use super::{Caller, Inner, away, desired, dispatcher};
 use crate::bus::{Progress, Signal};
 use crate::faults::crash_at;
+use crate::metrics;
 use crate::queue;
 use crate::store::output::Told;
 use crate::store::specs::Spec;
@@ -110,6 +111,7 @@ async fn run<S>(
         Ok(session) => session,
         Err(status) => {
             tracing::info!(node = %caller.peer.node, %status, "a node was not let in");
+            metrics::not_let_in(status.code());
             let _ = out.send(Err(Box::new(status))).await;
             return;
         }
@@ -181,6 +183,7 @@ where
     tokio::time::timeout(GREETING, welcome(gateway, &session, &out, opened, spec)).await.map_err(late)??;
     session.hear(gateway.now_ms());
     gateway.sessions.enter(&session);
+    metrics::session_opened();
     gateway.bundles.tell(&session);
     if gateway.sessions.is_draining() {
         session.send(drain(gateway.settings.heartbeat));
@@ -250,7 +253,12 @@ async fn take(
     use v1::from_node::Frame;
     let (command, what, kib) = match frame {
         Some(Frame::Ack(ack)) => match ack.command_id.parse() {
-            Ok(command) => (command, What::Mark(Event::Acked), 0),
+            Ok(command) => {
+                if let Some((lane, took)) = session.acked(command, Instant::now()) {
+                    metrics::acked(lane, took);
+                }
+                (command, What::Mark(Event::Acked), 0)
+            }
             Err(_) => return nonsense(session, "Ack.command_id: must be cmd_…"),
         },
         Some(Frame::Update(update)) => match Update::try_from(update) {

@@ -7,12 +7,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bc_proto::id::{CommandId, NodeId};
 use bc_proto::manifest::Lane;
 use bc_proto::rules::lane::{LIMITS, PerLane};
 use bc_proto::wire::v1;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -52,13 +54,18 @@ struct Outstanding {
     lane: Lane,
     /// SHA-256 of its component.
     digest: Option<Digest>,
+    /// When it was sent on this session.
+    sent: Instant,
+    /// When the node said that it has it.
+    acked: Option<Instant>,
 }
 
 impl From<&Delivery> for Outstanding {
     fn from(delivery: &Delivery) -> Self {
         let mut digest = Digest::default();
         let is_read = hex::decode_to_slice(&delivery.deliver.kind_digest, &mut digest).is_ok();
-        Self { command: delivery.deliver.command, lane: delivery.lane, digest: is_read.then_some(digest) }
+        let (command, lane, digest) = (delivery.deliver.command, delivery.lane, is_read.then_some(digest));
+        Self { command, lane, digest, sent: Instant::now(), acked: None }
     }
 }
 
@@ -166,9 +173,30 @@ impl Session {
         Lane::ALL.into_iter().map(room).filter(|room| room.credits > 0).collect()
     }
 
-    /// Gives credits back.
-    pub(super) fn release(&self, commands: &[CommandId]) {
-        self.books().outstanding.retain(|it| !commands.contains(&it.command));
+    /// What it has outstanding, lane by lane.
+    pub(super) fn outstanding(&self) -> PerLane {
+        PerLane::count(self.books().outstanding.iter().map(|it| it.lane))
+    }
+
+    /// The node has said that it has a command, at `now`: how long that took, when it is the first time that it says so.
+    pub(super) fn acked(&self, command: CommandId, now: Instant) -> Option<(Lane, Duration)> {
+        let mut books = self.books();
+        let it = books.outstanding.iter_mut().find(|it| it.command == command && it.acked.is_none())?;
+        it.acked = Some(now);
+        Some((it.lane, now.saturating_duration_since(it.sent)))
+    }
+
+    /// Gives credits back; says of those that the node had acknowledged how long they took from then until `now`.
+    pub(super) fn release(&self, commands: &[CommandId], now: Instant) -> Vec<(Lane, Duration)> {
+        let mut took = Vec::new();
+        self.books().outstanding.retain(|it| {
+            let stays = !commands.contains(&it.command);
+            if let (false, Some(acked)) = (stays, it.acked) {
+                took.push((it.lane, now.saturating_duration_since(acked)));
+            }
+            stays
+        });
+        took
     }
 
     /// Claims from the beginning next time.

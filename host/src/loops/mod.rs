@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batches;
 use crate::bus::{Bus, Signal};
 use crate::faults::crash_at;
+use crate::metrics;
 use crate::queue;
 use crate::store::{Error, partitions};
 use crate::world::World;
@@ -72,8 +73,11 @@ async fn run_sweep(pool: PgPool, bus: Bus, world: World) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = sweep(&pool, &bus, &world).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "deadlines are not kept for now");
+        match sweep(&pool, &bus, &world).await {
+            Ok(swept) => metrics::swept(swept, world.now()),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "deadlines are not kept for now");
+            }
         }
     }
 }

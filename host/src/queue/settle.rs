@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use sqlx::types::Uuid;
 use time::OffsetDateTime;
 
+use crate::metrics;
 use crate::store::node_certificates::Fingerprint;
 use crate::store::{Error, signed};
 
@@ -160,7 +161,7 @@ pub(super) async fn write(
     let signatures: Vec<Option<Vec<u8>>> = signatures.collect();
     let certificates = settlements.iter().map(|it| it.attestation.as_ref().map(|(_, by)| by.to_vec()));
     let certificates: Vec<Option<Vec<u8>>> = certificates.collect();
-    let done = sqlx::query_scalar!(
+    let done = sqlx::query!(
         r#"
         with asked as materialized (
             select a.*, c.seq, c.lane, c.tenant_id, c.kind
@@ -195,7 +196,7 @@ pub(super) async fn write(
                    jsonb_build_object('kind', kind, 'state', state, 'reason', reason), $10
             from gone
         )
-        select id as "id!" from gone"#,
+        select id as "id!", kind as "kind!", state as "state!", reason as "reason!" from gone"#,
         &nodes,
         &commands,
         &epochs as &[Option<i64>],
@@ -211,7 +212,10 @@ pub(super) async fn write(
     )
     .fetch_all(db)
     .await?;
-    Ok(done)
+    for row in &done {
+        metrics::settled(&row.kind, &row.state, &row.reason);
+    }
+    Ok(done.into_iter().map(|row| row.id).collect())
 }
 
 /// Which of them are over.

@@ -3,6 +3,7 @@
 //! **Invariant:** outside `store` and `queue` nothing speaks SQL. A stored row that does not parse is an error which names it.
 
 pub mod attestations;
+pub mod backlog;
 pub mod batches;
 pub mod code;
 pub mod command_lists;
@@ -81,6 +82,16 @@ pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
 pub async fn ping(db: &mut sqlx::PgConnection) -> Result<(), Error> {
     sqlx::query!("select 1 as one").fetch_one(db).await?;
     Ok(())
+}
+
+/// Whether the schema lacks a migration that this program was built with. A newer schema lacks none.
+pub async fn lacks_migrations(db: &mut sqlx::PgConnection) -> Result<bool, Error> {
+    let ours: Vec<i64> = MIGRATIONS.iter().map(|it| it.version).collect();
+    // Unchecked by the compiler: the table is sqlx's, and no migration makes it.
+    let missing = "select count(*) from unnest($1::bigint[]) as m (version)
+                   where not exists (select from _sqlx_migrations s where s.version = m.version and s.success)";
+    let missing: i64 = sqlx::query_scalar(missing).bind(ours).fetch_one(db).await?;
+    Ok(missing > 0)
 }
 
 /// For `map_err` and `ok_or_else`: a column that does not parse.

@@ -331,6 +331,11 @@ impl Core {
         self.repeat(now_ms, 0, step);
     }
 
+    /// Whether a command is one that this node has or had: delivering it again changes nothing.
+    pub fn has_seen(&self, deliver: &Deliver) -> bool {
+        self.held.contains_key(&deliver.command) || deliver.seq < self.settled_below_seq
+    }
+
     fn delivered(&mut self, deliver: Deliver, world: &World<'_>, step: &mut Step) {
         let free = self.free(world, step);
         if let Some(held) = self.held.get_mut(&deliver.command) {

@@ -67,8 +67,12 @@ impl Control {
         for at in 0..count {
             let api = TcpListener::bind("127.0.0.1:0").await?;
             let url = format!("http://{}", api.local_addr()?);
-            let listeners =
-                Listeners { api: Some(api), gateway: TcpListener::bind("127.0.0.1:0").await?, api_tls: None };
+            let listeners = Listeners {
+                api: Some(api),
+                gateway: TcpListener::bind("127.0.0.1:0").await?,
+                api_tls: None,
+                metrics: None,
+            };
             let gateway = format!("https://{}", listeners.gateway.local_addr()?);
             let config = Config {
                 replica: format!("{name}-{at}"),

@@ -30,7 +30,7 @@ impl Bcd {
             let _ = std::io::stdin().read(&mut [0]);
             std::process::exit(0);
         });
-        RunDaemon { config: Some(self.config), boot_id_file: None }.block_on()
+        RunDaemon { config: Some(self.config), boot_id_file: None, log_format: None }.block_on()
     }
 }
 

@@ -179,6 +179,17 @@ async fn what_is_no_request_is_refused_in_the_same_shape() {
 }
 
 #[tokio::test]
+async fn a_replica_over_an_older_schema_is_not_ready_and_says_what_to_do() {
+    let api = Api::new().await;
+    let forget = "delete from _sqlx_migrations where version = (select max(version) from _sqlx_migrations)";
+    sqlx::query(forget).execute(&api.fleet.pool).await.expect("a migration is forgotten");
+    let ready = Request::get("/readyz").body(Body::empty()).expect("a request");
+    let words = api.send(ready).await.words();
+    assert!(words.starts_with("503 UNAVAILABLE the database's schema is older than this program"), "{words}");
+    assert!(words.contains("Restart this replica"), "{words}");
+}
+
+#[tokio::test]
 async fn a_database_that_is_away_is_unavailable_and_nothing_leaks() {
     let api = Api::new().await;
     let health = |path| Request::get(path).body(Body::empty()).expect("a request");
