@@ -264,7 +264,7 @@ pub(super) mod tests {
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), result);
         let line = View::with_part(&seen, "/result/lines/17", 0).expect("it is there").part.expect("it was asked for");
         assert_eq!(line.text, "\"línea 17\"");
-        assert_eq!(first.part.expect("it is too long").next_offset.is_some(), true);
+        assert!(first.part.expect("it is too long").next_offset.is_some());
     }
 
     #[test]

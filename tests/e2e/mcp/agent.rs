@@ -74,7 +74,8 @@ impl Agent {
 
     /// What a tool answers; an error where there is no such tool.
     pub(crate) fn call(&mut self, name: &str, input: Value) -> Result<Told, String> {
-        let request = json!({ "op": "call", "name": name, "input": input });
+        let mut request = json!({ "op": "call", "name": name });
+        request["input"] = input;
         Ok(Told(self.ask(&request)?["result"].take()))
     }
 
@@ -94,7 +95,8 @@ impl Agent {
 
     /// As [`Agent::does`], with the remarks on the way.
     pub(crate) fn does_in_view(&mut self, name: &str, input: Value) -> (Told, Vec<Value>) {
-        let request = json!({ "op": "call", "name": name, "input": input, "progress": true });
+        let mut request = json!({ "op": "call", "name": name, "progress": true });
+        request["input"] = input;
         let mut answer = self.ask(&request).unwrap_or_else(|error| panic!("{name}: {error}"));
         let told = Told(answer["result"].take());
         assert!(told.0["isError"] != true, "{name}: {}", told.text());
@@ -103,7 +105,8 @@ impl Agent {
 
     /// Calls a tool and goes away after its first remark.
     pub(crate) fn abandons(&mut self, name: &str, input: Value) {
-        let request = json!({ "op": "call", "name": name, "input": input, "progress": true, "abortAfter": 1 });
+        let mut request = json!({ "op": "call", "name": name, "progress": true, "abortAfter": 1 });
+        request["input"] = input;
         let answer = self.ask(&request).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(answer["aborted"], true, "{answer}");
     }

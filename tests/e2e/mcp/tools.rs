@@ -109,11 +109,11 @@ async fn what_is_wrong_is_said_with_field_rule_and_what_to_do() {
     // From here on the client holds failures against the schemas as well.
     agent.tools();
     let node = cluster.nodes[0].id.clone();
-    let code = |told: &crate::agent::Told| told.word("/error/code");
+    let refusal = |told: &crate::agent::Told| told.word("/error/code");
     let field = |told: &crate::agent::Told| told.word("/error/details/problems/0/field");
 
     let wrong = agent.fails("exec_command", json!({ "nodeId": node, "kind": COUNT.name, "waitSeconds": 301 }));
-    assert_eq!((code(&wrong).as_str(), field(&wrong).as_str()), ("INVALID_INPUT", "waitSeconds"));
+    assert_eq!((refusal(&wrong).as_str(), field(&wrong).as_str()), ("INVALID_INPUT", "waitSeconds"));
     let unknown = agent.fails("exec_command", json!({ "nodeId": node, "kind": COUNT.name, "tenantId": "tenant_1" }));
     assert!(unknown.text().contains("unknown field `tenantId`"), "{}", unknown.text());
     let nobody = agent.fails("list_commands", json!({ "nodeId": "node-17" }));
@@ -121,7 +121,7 @@ async fn what_is_wrong_is_said_with_field_rule_and_what_to_do() {
     let limit = agent.fails("list_nodes", json!({ "limit": 0 }));
     assert_eq!(field(&limit), "limit");
     let payload = agent.fails("exec_command", json!({ "nodeId": node, "kind": COUNT.name, "payload": { "gpu": 7 } }));
-    assert_eq!(code(&payload), "INVALID_INPUT");
+    assert_eq!(refusal(&payload), "INVALID_INPUT");
     assert!(payload.word("/error/details/problems/0/pointer").contains("gpu"), "{payload:?}");
     // What it takes is told with it.
     let schema = &payload.document()["error"]["payloadSchema"];
@@ -132,15 +132,15 @@ async fn what_is_wrong_is_said_with_field_rule_and_what_to_do() {
     let short = json!({ "nodeId": node, "kind": COUNT.name, "payload": Node::counted(0, 0), "notAfterSeconds": 1 });
     assert_eq!(field(&agent.fails("exec_command", short)), "notAfterSeconds");
     let kind = agent.fails("exec_command", json!({ "nodeId": node, "kind": "gpu.reset" }));
-    assert_eq!(code(&kind), "UNSUPPORTED");
-    let none = format!("cmd_{}", "0".repeat(26));
-    let command = agent.fails("get_command", json!({ "nodeId": node, "commandId": none }));
-    assert!(code(&command) == "NOT_FOUND" && command.text().contains("What to do:"), "{}", command.text());
+    assert_eq!(refusal(&kind), "UNSUPPORTED");
+    let id = format!("cmd_{}", "0".repeat(26));
+    let command = agent.fails("get_command", json!({ "nodeId": node, "commandId": id }));
+    assert!(refusal(&command) == "NOT_FOUND" && command.text().contains("What to do:"), "{}", command.text());
     let run =
         |gpu| json!({ "nodeId": node, "kind": COUNT.name, "payload": Node::counted(gpu, 0), "idempotencyKey": "k" });
     agent.does("exec_command", run(0));
     let other = agent.fails("exec_command", run(1));
-    assert_eq!((code(&other).as_str(), other.word("/error/idempotencyKey").as_str()), ("CONFLICT", "k"));
+    assert_eq!((refusal(&other).as_str(), other.word("/error/idempotencyKey").as_str()), ("CONFLICT", "k"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
