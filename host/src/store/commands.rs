@@ -266,7 +266,7 @@ pub async fn list(
 
 /// The tenant's commands with these ids, in their order.
 pub async fn of_ids(db: &mut PgConnection, tenant: TenantId, ids: &[CommandId]) -> Result<Vec<Command>, Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let ids: Vec<Uuid> = ids.iter().map(CommandId::uuid).collect();
     let rows = sqlx::query_as!(
         Row,
         r#"select c.id as "id!", c.seq as "seq!", node_id as "node_id!", tenant_id as "tenant_id!", kind as "kind!",

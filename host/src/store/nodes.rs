@@ -104,7 +104,7 @@ pub async fn find(db: &mut PgConnection, tenant: TenantId, id: NodeId) -> Result
 
 /// The names of nodes of a tenant, deleted ones as well.
 pub async fn names(db: &mut PgConnection, tenant: TenantId, ids: &[NodeId]) -> Result<BTreeMap<NodeId, String>, Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let ids: Vec<Uuid> = ids.iter().map(NodeId::uuid).collect();
     let rows = sqlx::query!("select id, name from nodes where tenant_id = $1 and id = any($2)", tenant.uuid(), &ids);
     Ok(rows.fetch_all(db).await?.into_iter().map(|row| (NodeId::from_uuid(row.id), row.name)).collect())
 }

@@ -91,7 +91,7 @@ pub struct Leased {
 
 /// The commands with these ids, in their order, less those whose gateway is gone.
 pub async fn leased(db: &mut PgConnection, ids: &[CommandId]) -> Result<Vec<Leased>, Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let ids: Vec<Uuid> = ids.iter().map(CommandId::uuid).collect();
     let rows = sqlx::query_as!(
         Leased,
         r#"select a.id as "id!", gateway_slug as "gateway!", action as "action!", status as "status!", stdout, stderr, exit_code,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Api, post, with};
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of every method's fields")]
 async fn every_field_has_a_rule_and_an_error_that_names_it() {
     let api = Api::new().await;
     let node = api.fleet.node().await.to_string();

@@ -225,7 +225,7 @@ fn hint(schema: &Value, input: Input) -> String {
 }
 
 fn filled(mut field: Field, typed: &Form) -> Field {
-    field.value = typed.get(&field.name).unwrap_or_default().to_owned();
+    typed.get(&field.name).unwrap_or_default().clone_into(&mut field.value);
     let chosen: Vec<&str> = typed.typed().filter(|(name, _)| *name == field.name).map(|(_, value)| value).collect();
     for choice in &mut field.choices {
         choice.is_chosen = chosen.contains(&choice.value.as_str());

@@ -62,19 +62,18 @@ pub(super) async fn send(visitor: Visitor, typed: Form) -> Answer {
 
 async fn queue(visitor: &Visitor, typed: &Form) -> Result<types::Command, Failure> {
     let mut wrong = Vec::new();
-    let node_id = match typed.text("node") {
-        Some(text) => match super::list::node(visitor, text).await {
+    let node_id = if let Some(text) = typed.text("node") {
+        match super::list::node(visitor, text).await {
             Ok(id) => id,
             Err(failure) if failure.0.code == Code::NotFound => {
                 wrong.push(("nodeId".to_owned(), failure.0.message));
                 String::new()
             }
             Err(failure) => return Err(failure),
-        },
-        None => {
-            wrong.push(("nodeId".to_owned(), "is missing".to_owned()));
-            String::new()
         }
+    } else {
+        wrong.push(("nodeId".to_owned(), "is missing".to_owned()));
+        String::new()
     };
     let kind = typed.text("kind").unwrap_or_default();
     if kind.is_empty() {

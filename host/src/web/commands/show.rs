@@ -250,7 +250,7 @@ async fn proof(visitor: &Visitor, command: &types::Command) -> Result<Proof, Fai
     };
     let pki = &visitor.app().config.pki;
     let own = pki.command_signing.as_ref().map(bc_proto::sign::SecretKey::public);
-    let roots: Vec<_> = own.into_iter().chain(pki.command_signing_roots.iter().cloned()).collect();
+    let roots: Vec<_> = own.into_iter().chain(pki.command_signing_roots.iter().copied()).collect();
     let trusted = Trusted { roots: &roots, node: None, now_ms: unix_ms(visitor.app().now()) };
     let proven = Receipt::parse(receipt.to_string().as_bytes())
         .map_err(|error| error.to_string())

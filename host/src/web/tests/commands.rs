@@ -61,8 +61,8 @@ async fn the_list_is_narrowed_by_node_kind_state_and_batch() {
     }
     assert_eq!(ids(&browser.get(&format!("/commands?node={other}")).await.ok().text), [run.as_str()]);
     assert_eq!(ids(&browser.get("/commands?kind=diag.nvml").await.ok().text), [run.as_str()]);
-    let none = browser.get("/commands?batch=batch_01h455vb4pex5vsknk084sn02q").await.ok();
-    assert!(none.text.contains("There are no such commands"), "{}", none.text);
+    let empty = browser.get("/commands?batch=batch_01h455vb4pex5vsknk084sn02q").await.ok();
+    assert!(empty.text.contains("There are no such commands"), "{}", empty.text);
     for (path, status, words) in [
         ("/commands?state=flying", StatusCode::BAD_REQUEST, "state: must be one of"),
         ("/commands?cursor=x", StatusCode::BAD_REQUEST, "must be nextCursor"),
