@@ -83,8 +83,8 @@ async fn a_batch_is_proposed_once_however_often_its_form_is_sent_and_its_form_ke
     let id = node(&browser, "gpu-17", &[], Role::Host).await;
     browser.api.kind("diag.nvml").await;
     let typed = [("reason", "rack 7 goes"), ("nodes", "gpu-17"), ("kinds", "diag.nvml"), ("hours", "2"), ("key", "k")];
-    let fields = [&typed[..1], &[("nodes", "gpu-18"), ("kinds", "x"), ("payload", "{")]].concat();
-    let wrong = browser.submit("/batches/propose", &fields).await;
+    let bad = [&typed[..1], &[("nodes", "gpu-18"), ("kinds", "x"), ("payload", "{")]].concat();
+    let wrong = browser.submit("/batches/propose", &bad).await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST, "{}", wrong.text);
     for words in ["there is no node gpu-18", "is no JSON", "value=\"rack 7 goes\"", "gpu-18</textarea>"] {
         assert!(wrong.text.contains(words), "{words}: {}", wrong.text);
