@@ -50,6 +50,7 @@ fn chromium(shell: &Shell) -> anyhow::Result<()> {
             "the tests of the pages need a browser: as root `apt-get install chromium`, or name one in CHROMIUM"
         );
     }
+    cmd!(shell, "apt-get update --quiet").run()?;
     cmd!(shell, "apt-get install --yes --no-install-recommends chromium")
         .env("DEBIAN_FRONTEND", "noninteractive")
         .run()?;
