@@ -8,7 +8,7 @@ use axum::extract::Path;
 use axum::http::Uri;
 use axum::routing::get;
 use bc_proto::grants::{Capability, Grants};
-use bc_proto::manifest::Manifest;
+use bc_proto::manifest::{Limits, Manifest};
 use bc_proto::rules::diff::Diff;
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ async fn show(visitor: Visitor, Path(name): Path<String>, uri: Uri) -> Answer {
         (Some(old), Some(new)) => compare(old, new),
         _ => Err("one of these versions is not registered".to_owned()),
     });
-    let limits = &manifest["limits"];
+    let limits: Limits = serde_json::from_value(manifest["limits"].clone()).unwrap_or_default();
     let examples = manifest["examples"].as_array().into_iter().flatten();
     page::html(&Detail {
         summary: summary(&kind),
@@ -152,7 +152,7 @@ async fn show(visitor: Visitor, Path(name): Path<String>, uri: Uri) -> Answer {
         capabilities: words(&grants),
         grants: to_grant(&name, &grants),
         timeout: rough(std::time::Duration::from_millis(kind.timeout_ms)),
-        limits: vec![("Memory", text(&limits["memory"])), ("Processor time", text(&limits["cpu"]))],
+        limits: vec![("Memory", limits.memory.to_string()), ("Processor time", limits.cpu.to_string())],
         schema: format!("{:#}", manifest["payload"]),
         result: format!("{:#}", manifest["result"]),
         examples: examples.map(|it| (text(&it["summary"]), format!("{:#}", it["payload"]))).collect(),
