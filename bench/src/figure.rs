@@ -14,7 +14,8 @@ ratio is the median over the rounds, with the least and the most of a round in b
 
 A: the queue with null nodes, on a private Postgres, `fsync` on, one server for all sides. A1 to A4 are rates, the ratio is
 (ours / other); the floor is pgbench (A1, A1b, A4), UNNEST into a table with four indexes (A2), or an insert with NOTIFY (A5). A6
-compares with the same work in a small database, A7 with its own beginning. Every command of ours is claimed, marked as started
+compares with the same work in a small database, A7 with its own beginning. A9's floor is A5's; while it waits, a runner asks nothing
+but its fallback poll, which is left out. Every command of ours is claimed, marked as started
 and settled with its result, and has two events in the outbox; peers keep weaker contracts. `left locked` is the most jobs that
 a worker still held when all of a drain or a cycle was done; of ours there must be none, or the run fails. procrastinate
 drains a tenth of the jobs.

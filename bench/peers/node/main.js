@@ -27,7 +27,7 @@ const graphile = {
       connectionString: url, maxPoolSize: clients + 2, concurrentJobs: 24, pollInterval: 2000,
       logger: new Logger(() => () => {}),
     };
-    if (figure !== "idle") {
+    if (figure !== "idle" && figure !== "waiting") {
       Object.assign(worker, { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 });
     }
     this.preset = { worker };
@@ -60,7 +60,7 @@ const boss = {
     });
     this.boss.on("error", (error) => process.stderr.write(`${error}\n`));
     await this.boss.start();
-    await this.boss.createQueue("noop", { notify: figure === "idle" || figure === "cycle" });
+    await this.boss.createQueue("noop", { notify: figure === "idle" || figure === "waiting" || figure === "cycle" });
   },
   one() {
     return this.boss.send("noop", PAYLOAD);
@@ -145,6 +145,15 @@ const figures = {
       ms.push((await over) - started);
     }
     return { ms };
+  },
+  async waiting(queue) {
+    await queue.work(() => {});
+    const sql = "select xact_commit + xact_rollback as count from pg_stat_database where datname = current_database()";
+    await rest(1000);
+    const before = await number(sql);
+    await rest(Math.max(seconds, 0.1) * 1000);
+    // The first look is one by itself.
+    return { rate: Math.max(0, (await number(sql)) - before - 1) / Math.max(seconds, 0.1) };
   },
 };
 

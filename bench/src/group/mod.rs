@@ -13,7 +13,7 @@ use crate::figure::Figure;
 type Group = fn(&Bench) -> anyhow::Result<Vec<Figure>>;
 
 /// All groups, in the order of the table.
-pub(crate) const ALL: [(&str, Group); 17] = [
+pub(crate) const ALL: [(&str, Group); 18] = [
     ("A1", queue::enqueue),
     ("A1b", queue::one_node),
     ("A2", queue::bulk),
@@ -23,6 +23,7 @@ pub(crate) const ALL: [(&str, Group); 17] = [
     ("A6", queue::sizes),
     ("A7", queue::claims),
     ("A8", queue::per_command),
+    ("A9", queue::leased),
     ("B1", fleet::settle),
     ("B2, B6", fleet::throughput),
     ("B3, B4", fleet::sessions),

@@ -25,7 +25,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether this replica can serve: it reaches its database and does not stop. */
+        /** Whether this replica can serve: it reaches its database, whose schema is this program's or newer, and does not stop. */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -336,7 +336,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** List a node's commands, newest first. */
+        /** List commands, newest first: a node's, or those of all nodes that the caller may read. */
         post: operations["commands.list"];
         delete?: never;
         options?: never;
@@ -983,6 +983,97 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runners.allow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a user of the database act for a gateway.
+         * @description An administrator of the database server makes the user; what it may do there is the role `better_compute_runner`'s.
+         */
+        post: operations["runners.allow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runners.disallow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take that back. What the user has leased stays its own until the lease ends. */
+        post: operations["runners.disallow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runners.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Get a gateway's slug, who acts for it, what waits and what is leased. */
+        post: operations["runners.get"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runners.history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List the commands of gateways whose runners lease them, newest first, with their output. */
+        post: operations["runners.history"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runners.set": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have a gateway's commands leased by runners under a slug, or, without one, sent over its sessions again.
+         * @description Open sessions of the node end. It needs the role `gateway`, and no lease that counts.
+         */
+        post: operations["runners.set"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tokens.create": {
         parameters: {
             query?: never;
@@ -1048,6 +1139,171 @@ export interface paths {
         put?: never;
         /** Show who the token is for, and what they may do. */
         post: operations["tokens.whoami"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have events sent to a URL.
+         * @description It gets what happens from now on. The answer holds the secret that verifies deliveries; it is shown this once.
+         */
+        post: operations["webhooks.create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Delete a webhook, with all its deliveries. */
+        post: operations["webhooks.delete"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List a webhook's deliveries, newest first. */
+        post: operations["webhooks.deliveries"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Get a webhook. */
+        post: operations["webhooks.get"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List the tenant's webhooks, oldest first. */
+        post: operations["webhooks.list"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a delivery again, or all that were given up since a time.
+         * @description Each keeps its id, and has all its attempts again.
+         */
+        post: operations["webhooks.redeliver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.rotateSecret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make another secret for a webhook. It is shown this once.
+         * @description Deliveries carry the signatures of both secrets for a while.
+         */
+        post: operations["webhooks.rotateSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send an event that is none, `webhook.test`, to see whether the receiver takes it. */
+        post: operations["webhooks.test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a webhook: what is absent stays as it is.
+         * @description Pending deliveries go to a new URL as well. One that is enabled again gets what happens from then on, and what was pending.
+         */
+        post: operations["webhooks.update"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1573,6 +1829,17 @@ export interface components {
             /** @description `tenant_…` */
             tenantId: string;
         };
+        /** @description `webhooks.create`. */
+        CreateWebhook: {
+            /** @description What it is for, for people; at most 200 characters. */
+            description?: string;
+            /** @description `tenant_…` */
+            tenantId: string;
+            /** @description Which events, 1 to 50: topics, beginnings of topics that end in `.*`, or `*` for all. */
+            topics: string[];
+            /** @description Where events are sent: `https://…`, at most 2000 bytes. */
+            url: string;
+        };
         /** @description `workflows.create`: sets a node apart and runs steps on it, one after the other. */
         CreateWorkflow: {
             /** @description Scoped to tenant and caller; 1–200 characters. */
@@ -1587,6 +1854,47 @@ export interface components {
             steps: components["schemas"]["WorkflowStepRequest"][];
             /** @description `tenant_…` */
             tenantId: string;
+        };
+        /** @description An event on its way to a webhook. */
+        Delivery: {
+            /**
+             * Format: int32
+             * @description How many attempts were begun since it was asked for.
+             */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description When the event was found.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered or given up.
+             */
+            endedAt?: string;
+            /** @description `delivery_…`, which is the header `webhook-id` of each attempt. */
+            id: string;
+            /** @description The first KiB of the last answer, or why there was none. */
+            lastAnswer: string;
+            /**
+             * Format: date-time
+             * @description When it was sent last.
+             */
+            lastAttemptAt?: string;
+            /**
+             * Format: int32
+             * @description The HTTP status of the last answer; absent where there was none.
+             */
+            lastStatus?: number;
+            /**
+             * Format: date-time
+             * @description When it is to be sent next, where it is pending.
+             */
+            nextAttemptAt?: string;
+            /** @description `pending`, `delivered` or `dead`. */
+            state: string;
+            /** @description The event's topic; `webhook.test` for a test. */
+            topic: string;
         };
         /** @description What every failed call answers: `{"error":{"code","message","details"}}`. */
         ErrorBody: {
@@ -1755,21 +2063,43 @@ export interface components {
             /** @description `tenant_…` */
             tenantId: string;
         };
-        /** @description `commands.list`: newest first by seq. */
+        /** @description `commands.list`: newest first. A page that a filter narrows may hold fewer than `limit`, even none, and have a `nextCursor`. */
         ListCommands: {
+            /** @description Only those of this batch. */
+            batchId?: string;
             /** @description `nextCursor` of the page before. */
             cursor?: string;
+            /** @description Only those of the gateway whose runners lease under this slug. */
+            gateway?: string;
+            /** @description Only this kind. */
+            kind?: string;
             /**
              * Format: int32
              * @description At most as many, 1–200; 100 where it is absent.
              */
             limit?: number;
-            /** @description `node_…` */
-            nodeId: string;
+            /** @description Only this node's; absent for all nodes that the caller may read. */
+            nodeId?: string;
             /** @description Only this state. */
             state?: string;
             /** @description `tenant_…` */
             tenantId: string;
+        };
+        /** @description `webhooks.deliveries`: newest first. */
+        ListDeliveries: {
+            /** @description `nextCursor` of the page before. */
+            cursor?: string;
+            /**
+             * Format: int32
+             * @description The most items of a page: 1 to 200, 100 where it is absent.
+             */
+            limit?: number;
+            /** @description Only those that are `pending`, `delivered` or `dead`. */
+            state?: string;
+            /** @description `tenant_…` */
+            tenantId: string;
+            /** @description `webhook_…` */
+            webhookId: string;
         };
         /** @description `kinds.list`. */
         ListKinds: {
@@ -1844,8 +2174,27 @@ export interface components {
             /** @description `tenant_…` */
             tenantId: string;
         };
+        /** @description `runners.history`: newest first. A page may hold fewer than `limit`, even none, and have a `nextCursor`. */
+        ListRunnerCommands: {
+            /** @description `nextCursor` of the page before. */
+            cursor?: string;
+            /** @description Only this gateway's, by its slug. */
+            gateway?: string;
+            /**
+             * Format: int32
+             * @description At most as many, 1–200; 100 where it is absent.
+             */
+            limit?: number;
+            /** @description `tenant_…` */
+            tenantId: string;
+        };
         /** @description `tokens.list`. */
         ListTokens: {
+            /** @description `tenant_…` */
+            tenantId: string;
+        };
+        /** @description `webhooks.list`. */
+        ListWebhooks: {
             /** @description `tenant_…` */
             tenantId: string;
         };
@@ -1921,6 +2270,13 @@ export interface components {
             id: string;
             /** @description `bct_…`: what goes into `Authorization: Bearer …`. */
             token: string;
+        };
+        /** @description A webhook that was made, with its secret. */
+        NewWebhook: {
+            /** @description `whsec_…`; it is shown this once. */
+            secret: string;
+            /** @description The webhook. */
+            webhook: components["schemas"]["Webhook"];
         };
         /** @description A node. */
         Node: {
@@ -2232,6 +2588,52 @@ export interface components {
             nextCursor?: string;
         };
         /** @description A page of a list. */
+        Page_Delivery: {
+            /** @description The items. */
+            items: {
+                /**
+                 * Format: int32
+                 * @description How many attempts were begun since it was asked for.
+                 */
+                attempts: number;
+                /**
+                 * Format: date-time
+                 * @description When the event was found.
+                 */
+                createdAt: string;
+                /**
+                 * Format: date-time
+                 * @description When it was delivered or given up.
+                 */
+                endedAt?: string;
+                /** @description `delivery_…`, which is the header `webhook-id` of each attempt. */
+                id: string;
+                /** @description The first KiB of the last answer, or why there was none. */
+                lastAnswer: string;
+                /**
+                 * Format: date-time
+                 * @description When it was sent last.
+                 */
+                lastAttemptAt?: string;
+                /**
+                 * Format: int32
+                 * @description The HTTP status of the last answer; absent where there was none.
+                 */
+                lastStatus?: number;
+                /**
+                 * Format: date-time
+                 * @description When it is to be sent next, where it is pending.
+                 */
+                nextAttemptAt?: string;
+                /** @description `pending`, `delivered` or `dead`. */
+                state: string;
+                /** @description The event's topic; `webhook.test` for a test. */
+                topic: string;
+            }[];
+            /** @description For the next page; absent on the last one. */
+            nextCursor?: string;
+        };
+        /** @description A page of a list. */
         Page_Kind: {
             /** @description The items. */
             items: {
@@ -2441,6 +2843,59 @@ export interface components {
             nextCursor?: string;
         };
         /** @description A page of a list. */
+        Page_RunnerCommand: {
+            /** @description The items. */
+            items: {
+                /** @description What was asked for. */
+                action: string;
+                /**
+                 * Format: date-time
+                 * @description When it was queued.
+                 */
+                createdAt: string;
+                /** @description Why it failed. */
+                error?: string;
+                /**
+                 * Format: int32
+                 * @description How it ended.
+                 */
+                exitCode?: number;
+                /**
+                 * Format: date-time
+                 * @description When it was over.
+                 */
+                finishedAt?: string;
+                /** @description The gateway's slug. */
+                gateway: string;
+                /** @description `cmd_…` */
+                id: string;
+                /**
+                 * Format: date-time
+                 * @description When its last lease began.
+                 */
+                leasedAt?: string;
+                /** @description The runner that had it last: its user in the database, and its name where it has one. */
+                leasedBy?: string;
+                /** @description `node_…` */
+                nodeId: string;
+                /** @description Who asked for it. */
+                requestedBy?: string;
+                /**
+                 * Format: date-time
+                 * @description When its runner began.
+                 */
+                startedAt?: string;
+                /** @description `pending`, `leased`, `running`, `done` or `failed`. */
+                status: string;
+                /** @description What it complained about. */
+                stderr?: string;
+                /** @description What the runner's program said; a cut says so in it. Absent before the end. */
+                stdout?: string;
+            }[];
+            /** @description For the next page; absent on the last one. */
+            nextCursor?: string;
+        };
+        /** @description A page of a list. */
         Page_Token: {
             /** @description The items. */
             items: {
@@ -2465,6 +2920,48 @@ export interface components {
                  * @description Since when it is not.
                  */
                 revokedAt?: string;
+            }[];
+            /** @description For the next page; absent on the last one. */
+            nextCursor?: string;
+        };
+        /** @description A page of a list. */
+        Page_Webhook: {
+            /** @description The items. */
+            items: {
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                createdAt: string;
+                /** @description Who made it. */
+                createdBy: string;
+                /** @description What it is for. */
+                description: string;
+                /**
+                 * Format: date-time
+                 * @description Since when no attempt has succeeded; absent where the last one did.
+                 */
+                failingSince?: string;
+                /** @description `webhook_…` */
+                id: string;
+                /**
+                 * Format: date-time
+                 * @description Until when the secret before signs as well; absent where there is none.
+                 */
+                previousSecretUntil?: string;
+                /** @description Why it is disabled: `asked`, `gone` (it answered 410) or `failing` (for five days); empty while enabled. */
+                reason: string;
+                /** @description `enabled` or `disabled`. */
+                state: string;
+                /** @description Which events. */
+                topics: string[];
+                /**
+                 * Format: date-time
+                 * @description When it was changed last.
+                 */
+                updatedAt: string;
+                /** @description Where events are sent. */
+                url: string;
             }[];
             /** @description For the next page; absent on the last one. */
             nextCursor?: string;
@@ -2608,6 +3105,28 @@ export interface components {
              * @description How long to wait for something new while the command goes on, 0 to 30 seconds.
              */
             waitSeconds?: number;
+        };
+        /** @description `webhooks.redeliver`: one of `deliveryId` and `since`. */
+        Redeliver: {
+            /** @description `delivery_…`: this one, whatever became of it. */
+            deliveryId?: string;
+            /**
+             * Format: date-time
+             * @description All that were given up and whose events were found since then.
+             */
+            since?: string;
+            /** @description `tenant_…` */
+            tenantId: string;
+            /** @description `webhook_…` */
+            webhookId: string;
+        };
+        /** @description How many are sent again. */
+        Redelivered: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
         };
         /** @description `commandBatches.reject`. */
         RejectBatch: {
@@ -2842,6 +3361,28 @@ export interface components {
             /** @description `tenant_…` */
             tenantId: string;
         };
+        /** @description A webhook's new secret. */
+        RotatedWebhookSecret: {
+            /**
+             * Format: date-time
+             * @description Until when the secret before signs as well; absent where it counts no more.
+             */
+            previousSecretUntil?: string;
+            /** @description `whsec_…`; it is shown this once. */
+            secret: string;
+        };
+        /** @description `webhooks.rotateSecret`. */
+        RotateWebhookSecret: {
+            /**
+             * Format: int64
+             * @description How long the secret before signs as well: 0 to 604800 seconds, a day where it is absent. With 0 it counts no more.
+             */
+            overlapSeconds?: number;
+            /** @description `tenant_…` */
+            tenantId: string;
+            /** @description `webhook_…` */
+            webhookId: string;
+        };
         /** @description `commands.run`. */
         RunCommand: {
             /** @description The destructive batch that it belongs to. */
@@ -2864,6 +3405,120 @@ export interface components {
             notAfterSeconds?: number;
             /** @description The kind's payload; `{}` where it is absent. */
             payload?: unknown;
+            /** @description `tenant_…` */
+            tenantId: string;
+        };
+        /** @description A command of a gateway whose runners lease, as they see it. */
+        RunnerCommand: {
+            /** @description What was asked for. */
+            action: string;
+            /**
+             * Format: date-time
+             * @description When it was queued.
+             */
+            createdAt: string;
+            /** @description Why it failed. */
+            error?: string;
+            /**
+             * Format: int32
+             * @description How it ended.
+             */
+            exitCode?: number;
+            /**
+             * Format: date-time
+             * @description When it was over.
+             */
+            finishedAt?: string;
+            /** @description The gateway's slug. */
+            gateway: string;
+            /** @description `cmd_…` */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When its last lease began.
+             */
+            leasedAt?: string;
+            /** @description The runner that had it last: its user in the database, and its name where it has one. */
+            leasedBy?: string;
+            /** @description `node_…` */
+            nodeId: string;
+            /** @description Who asked for it. */
+            requestedBy?: string;
+            /**
+             * Format: date-time
+             * @description When its runner began.
+             */
+            startedAt?: string;
+            /** @description `pending`, `leased`, `running`, `done` or `failed`. */
+            status: string;
+            /** @description What it complained about. */
+            stderr?: string;
+            /** @description What the runner's program said; a cut says so in it. Absent before the end. */
+            stdout?: string;
+        };
+        /** @description A gateway whose commands runners lease. */
+        RunnerGateway: {
+            /** @description What its runners have now, the oldest first. */
+            leases: components["schemas"]["RunnerLease"][];
+            /** @description The users of the database that act for it. */
+            logins: string[];
+            /** @description `node_…` */
+            nodeId: string;
+            /**
+             * Format: date-time
+             * @description When the one of them was queued that waits longest.
+             */
+            oldestPendingAt?: string;
+            /**
+             * Format: int64
+             * @description How many of its commands wait for a runner.
+             */
+            pending: number;
+            /** @description Under which name; absent where sessions serve it. */
+            slug?: string;
+        };
+        /** @description A lease that counts. */
+        RunnerLease: {
+            /** @description `cmd_…` */
+            commandId: string;
+            /**
+             * Format: int64
+             * @description How many leases of the command ran out before.
+             */
+            earlierLeases: number;
+            /**
+             * Format: date-time
+             * @description When the sweeper takes the command back, unless the runner renews the lease.
+             */
+            expiresAt: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            leasedAt: string;
+            /** @description The runner's user in the database, and its name where it has one. */
+            leasedBy: string;
+            /**
+             * Format: date-time
+             * @description When the runner started the command; absent before.
+             */
+            startedAt?: string;
+        };
+        /** @description `runners.allow` and `runners.disallow`. */
+        RunnerLogin: {
+            /** @description A user of the database, a member of `better_compute_runner`. */
+            login: string;
+            /** @description `node_…` */
+            nodeId: string;
+            /** @description `tenant_…` */
+            tenantId: string;
+        };
+        /** @description `runners.set`. */
+        SetRunner: {
+            /** @description `node_…`, of the role `gateway`. */
+            nodeId: string;
+            /** @description The name under which runners lease its commands, unique over all tenants; absent to give it back to sessions. */
+            slug?: string;
             /** @description `tenant_…` */
             tenantId: string;
         };
@@ -2982,6 +3637,65 @@ export interface components {
             id: string;
             /** @description `tenant_…` */
             tenantId: string;
+        };
+        /** @description `webhooks.update`: what is absent stays as it is. */
+        UpdateWebhook: {
+            /** @description What it is for. */
+            description?: string;
+            /** @description Whether anything is sent. One that is enabled again gets what happens from then on, and what was pending. */
+            enabled?: boolean;
+            /** @description `tenant_…` */
+            tenantId: string;
+            /** @description Which events from now on. */
+            topics?: string[];
+            /** @description Where events are sent from now on. */
+            url?: string;
+            /** @description `webhook_…` */
+            webhookId: string;
+        };
+        /** @description A webhook. */
+        Webhook: {
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            createdAt: string;
+            /** @description Who made it. */
+            createdBy: string;
+            /** @description What it is for. */
+            description: string;
+            /**
+             * Format: date-time
+             * @description Since when no attempt has succeeded; absent where the last one did.
+             */
+            failingSince?: string;
+            /** @description `webhook_…` */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Until when the secret before signs as well; absent where there is none.
+             */
+            previousSecretUntil?: string;
+            /** @description Why it is disabled: `asked`, `gone` (it answered 410) or `failing` (for five days); empty while enabled. */
+            reason: string;
+            /** @description `enabled` or `disabled`. */
+            state: string;
+            /** @description Which events. */
+            topics: string[];
+            /**
+             * Format: date-time
+             * @description When it was changed last.
+             */
+            updatedAt: string;
+            /** @description Where events are sent. */
+            url: string;
+        };
+        /** @description Names a webhook. */
+        WebhookRef: {
+            /** @description `tenant_…` */
+            tenantId: string;
+            /** @description `webhook_…` */
+            webhookId: string;
         };
         /** @description `tokens.whoami` takes nothing. */
         WhoAmI: Record<string, never>;
@@ -4445,6 +5159,126 @@ export interface operations {
             };
         };
     };
+    "runners.allow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunnerLogin"];
+            };
+        };
+        responses: {
+            /** @description The gateway */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunnerGateway"];
+                };
+            };
+        };
+    };
+    "runners.disallow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunnerLogin"];
+            };
+        };
+        responses: {
+            /** @description The gateway */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunnerGateway"];
+                };
+            };
+        };
+    };
+    "runners.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeRef"];
+            };
+        };
+        responses: {
+            /** @description The gateway */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunnerGateway"];
+                };
+            };
+        };
+    };
+    "runners.history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ListRunnerCommands"];
+            };
+        };
+        responses: {
+            /** @description A page of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_RunnerCommand"];
+                };
+            };
+        };
+    };
+    "runners.set": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetRunner"];
+            };
+        };
+        responses: {
+            /** @description The gateway */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunnerGateway"];
+                };
+            };
+        };
+    };
     "tokens.create": {
         parameters: {
             query?: never;
@@ -4537,6 +5371,222 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Caller"];
+                };
+            };
+        };
+    };
+    "webhooks.create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateWebhook"];
+            };
+        };
+        responses: {
+            /** @description The webhook and its secret */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewWebhook"];
+                };
+            };
+        };
+    };
+    "webhooks.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookRef"];
+            };
+        };
+        responses: {
+            /** @description The webhook as it was */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+        };
+    };
+    "webhooks.deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ListDeliveries"];
+            };
+        };
+        responses: {
+            /** @description A page of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_Delivery"];
+                };
+            };
+        };
+    };
+    "webhooks.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookRef"];
+            };
+        };
+        responses: {
+            /** @description The webhook */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+        };
+    };
+    "webhooks.list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ListWebhooks"];
+            };
+        };
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_Webhook"];
+                };
+            };
+        };
+    };
+    "webhooks.redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Redeliver"];
+            };
+        };
+        responses: {
+            /** @description How many */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Redelivered"];
+                };
+            };
+        };
+    };
+    "webhooks.rotateSecret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateWebhookSecret"];
+            };
+        };
+        responses: {
+            /** @description The secret */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RotatedWebhookSecret"];
+                };
+            };
+        };
+    };
+    "webhooks.test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookRef"];
+            };
+        };
+        responses: {
+            /** @description The delivery, not yet sent */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+        };
+    };
+    "webhooks.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateWebhook"];
+            };
+        };
+        responses: {
+            /** @description The webhook */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
                 };
             };
         };

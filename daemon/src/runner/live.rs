@@ -163,7 +163,7 @@ mod tests {
             pieces += 1;
             end = end.max(piece.offset + piece.bytes.len() as u64);
         }
-        assert_eq!((end, pieces), (MAX_OUTPUT_BYTES, 18));
+        assert_eq!((end, pieces), (MAX_OUTPUT_BYTES, 17));
         let [stdout, _] = live.kept();
         assert_eq!((&stdout["totalBytes"], &stdout["truncated"]), (&json!(3 * 1024 * 1024 + 13), &json!(true)));
     }

@@ -120,7 +120,7 @@ fn leased(command: &Command, around: &Around, now: OffsetDateTime, reasons: &mut
     };
     let since = distance(lease.started_at.unwrap_or(lease.leased_at), now);
     reasons.push(match lease.started_at {
-        Some(_) => format!("{} runs it since {since}", lease.leased_by),
+        Some(_) => format!("{} started it {since}", lease.leased_by),
         None => format!("{} leased it {since} and has not started it yet", lease.leased_by),
     });
     if lease.earlier_leases > 0 {

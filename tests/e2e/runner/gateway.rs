@@ -119,7 +119,10 @@ impl Gateway {
         let text = self.cluster.database.url().replace("user=postgres", &format!("user={LOGIN}"));
         fs::write(&url, text).expect("the URL is written");
         let mut command = programs::command("bcd");
-        command.args(["runner", "--gateway", slug, "--name", name, "--poll", "1h"]).args(arguments);
+        command.args(["runner", "--gateway", slug, "--name", name]).args(arguments);
+        if !arguments.contains(&"--poll") {
+            command.args(["--poll", "1h"]);
+        }
         command.arg("--config").arg(self.path("runner.toml")).arg("--database-url-file").arg(url);
         command
     }

@@ -16,7 +16,7 @@ async fn a_gateway_is_set_up_and_given_back_without_sql() {
     assert_eq!(operator.json(&["runner", "disallow", node, LOGIN]).await["logins"], json!([]));
     operator.refused(&["runner", "allow", node, "nobody-here"], "grant better_compute_runner to \"nobody-here\"").await;
     assert_eq!(operator.json(&["runner", "set", node, "--none"]).await["slug"], json!(null));
-    operator.refused(&["runner", "set", node, "--slug", "-x"], "slug: must have 1 to 63").await;
+    operator.refused(&["runner", "set", node, "--slug=-x"], "slug: must have 1 to 63").await;
     operator.refused(&["runner", "set", node, "--slug", "Berlin"], "slug: must have 1 to 63").await;
     assert_eq!(operator.json(&["runner", "set", node, "--slug", SLUG]).await["slug"], json!(SLUG));
     assert_eq!(operator.json(&["runner", "allow", node, LOGIN]).await["logins"], json!([LOGIN]));
@@ -38,7 +38,7 @@ async fn a_command_is_listed_explained_followed_and_called_off_like_any_other() 
     assert_eq!((&listed[0]["id"], &listed[0]["state"]), (&json!(hangs.id), &json!("running")));
     operator.refused(&["commands", "list", "--gateway", "munich-9"], "there is no gateway munich-9").await;
     let said = operator.say(&explain).await;
-    assert!(said.contains("bcd-runner one runs it since") && said.contains("the lease runs out"), "{said}");
+    assert!(said.contains("bcd-runner one started it") && said.contains("the lease runs out"), "{said}");
     let shown = operator.json(&["runner", "show", &node]).await;
     assert_eq!(shown["leases"][0]["commandId"], json!(hangs.id));
     operator.refused(&["runner", "set", &node, "--none"], "runners have commands of it").await;

@@ -69,10 +69,10 @@ async fn a_program_is_killed_when_its_lease_is_over_and_the_database_cannot_be_a
 async fn promise_03_a_database_that_restarts_in_the_middle_of_a_command_gets_its_end() {
     let mut gateway = Gateway::start().await;
     let mut runner = gateway.runner("one", &[]);
-    let command = gateway.queue("gate", json!({ "file": gateway.word("gate") })).await;
-    until("it runs", || pid(&gateway.path("gate")).is_some()).await;
+    let command = gateway.queue("gate", json!({ "file": gateway.word("gate.pid") })).await;
+    until("it runs", || pid(&gateway.path("gate.pid")).is_some()).await;
     gateway.cluster.database.kill();
-    fs::write(gateway.path("gate.go"), "").expect("a file");
+    fs::write(gateway.path("gate.pid.go"), "").expect("a file");
     // The program ends while nobody can be told.
     runner.has_said("the end is told again").await;
     gateway.cluster.database.restart();

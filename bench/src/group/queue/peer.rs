@@ -136,8 +136,8 @@ fn last_line(text: &str) -> &str {
 }
 
 impl Peer {
-    /// Measures one figure: `enqueue`, `bulk`, `drain`, `cycle` or `idle`. Each begins with an empty queue.
-    pub(super) fn measure(&self, figure: &str, size: Size) -> anyhow::Result<Answer> {
+    /// Has the peer's program do one thing, beginning with an empty queue; answers what it says.
+    fn ask(&self, figure: &str, size: Size) -> anyhow::Result<Value> {
         let count = if figure == "idle" { size.turns } else { size.drain };
         let (mut seconds, mut count) = (size.time.as_secs_f64(), count.to_string());
         if matches!(figure, "drain" | "cycle") && self.scale < 1.0 {
@@ -164,7 +164,17 @@ impl Peer {
         if !status.success() {
             bail!("{figure} failed: {}", last_line(&read(complaints)?));
         }
-        let answer: Value = serde_json::from_str(&read_again(&mut said)?)?;
+        Ok(serde_json::from_str(&read_again(&mut said)?)?)
+    }
+
+    /// Transactions a second while its worker has nothing to do.
+    pub(super) fn waiting(&self, size: Size) -> anyhow::Result<f64> {
+        self.ask("waiting", size)?["rate"].as_f64().context("waiting answers no rate")
+    }
+
+    /// Measures one figure: `enqueue`, `bulk`, `drain`, `cycle` or `idle`. Each begins with an empty queue.
+    pub(super) fn measure(&self, figure: &str, size: Size) -> anyhow::Result<Answer> {
+        let answer = self.ask(figure, size)?;
         let took = if let Some(all) = answer["ms"].as_array() {
             all.iter().filter_map(Value::as_f64).map(|ms| Duration::from_secs_f64(ms / 1e3)).collect()
         } else {

@@ -13,7 +13,7 @@ use super::{Setting, Size};
 use crate::bench::Bench;
 use crate::figure::Figure;
 
-const ROUNDS: usize = 3;
+pub(super) const ROUNDS: usize = 3;
 
 /// Clients of A1b.
 const CROWD: usize = 32;

@@ -58,7 +58,9 @@ fn page_of(document: &Value) -> String {
         .to_owned();
     for (path, item) in document["paths"].as_object().expect("paths") {
         for (verb, operation) in item.as_object().expect("an object") {
-            let of = |content: &Value| content.as_object().and_then(|it| it.values().next()).map_or(Value::Null, |it| it["schema"].clone());
+            let of = |content: &Value| {
+                content.as_object().and_then(|it| it.values().next()).map_or(Value::Null, |it| it["schema"].clone())
+            };
             let takes = name(&of(&operation["requestBody"]["content"]));
             let answers = name(&of(&operation["responses"]["200"]["content"]));
             let summary = operation["summary"].as_str().unwrap_or_default().replace('|', "\\|");
