@@ -68,7 +68,7 @@ async fn client(connect: &Connect) -> Vec<Finding> {
             findings.push(clock("clock", shell::now_ms(), there, "the server"));
         }
         Ok(None) => {
-            findings.push(Finding::warn("server", "it answers without the time", "is something else at that address?"))
+            findings.push(Finding::warn("server", "it answers without the time", "is something else at that address?"));
         }
         Err(error) => {
             findings.push(refused("server", &error, "start the server, or correct the address"));

@@ -66,7 +66,8 @@ pub struct Login {
     #[arg(value_name = "NODE", add = ArgValueCompleter::new(complete::nodes))]
     node: String,
     /// The user of the database, a member of better_compute_runner
-    login: String,
+    #[arg(value_name = "LOGIN")]
+    user: String,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -118,7 +119,7 @@ impl RunnerCommands {
 impl Login {
     async fn change(self, method: &str) -> anyhow::Result<()> {
         let (client, NodeRef { tenant_id, node_id }) = reach(&self.connect, &self.node).await?;
-        let request = RunnerLogin { tenant_id, node_id, login: self.login };
+        let request = RunnerLogin { tenant_id, node_id, login: self.user };
         self.output.one(&client.call::<RunnerGateway>(method, &request).await?, shell::now());
         Ok(())
     }

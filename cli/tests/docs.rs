@@ -79,7 +79,7 @@ fn lines(text: &str) -> Vec<String> {
 fn invocations(line: &str) -> Vec<Vec<String>> {
     let line = line.replace("$(", " ; ").replace('`', " ; ");
     let mut found = Vec::new();
-    let words = shlex::split(&line.replace(')', " ; ").replace(';', " ; ")).unwrap_or_default();
+    let words = shlex::split(&line.replace([')', ';'], " ; ")).unwrap_or_default();
     for part in words.split(|word| matches!(word.as_str(), "|" | "||" | "&&" | ";" | "&")) {
         let mut part = part.iter().skip_while(|word| {
             let name = word.split('=').next().unwrap_or_default();

@@ -141,6 +141,7 @@ mod tests {
         assert_eq!(packages.len(), 2);
         for (package, name) in packages.iter().zip(["better-compute", "bcd"]) {
             let there = out.join("unpacked").join(name);
+            fs::create_dir_all(&there).expect("a folder");
             cmd!(shell, "dpkg-deb --extract {package} {there}").run().expect("it unpacks");
             let program = there.join("usr/bin").join(name);
             let version = cmd!(shell, "{program} --version").read().expect("it runs");

@@ -9,7 +9,10 @@ import { type CallError, ForeignError, UnreachableError, refused } from './error
 import { backoffMs, linked, pause } from './pause.js';
 
 /** Methods that make something new each time. All others can be repeated: `commands.run` by its key, the rest by nature. */
-export const NOT_IDEMPOTENT: readonly string[] = ['tokens.create', 'nodes.createJoinToken', 'nodes.delete'];
+export const NOT_IDEMPOTENT: readonly string[] = [
+  'tokens.create', 'nodes.createJoinToken', 'nodes.delete',
+  'webhooks.create', 'webhooks.rotateSecret', 'webhooks.test', 'webhooks.delete',
+];
 
 /** Between attempts. */
 const BACKOFF_MS = [200, 5_000] as const;

@@ -98,7 +98,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
         .parse()
         .map(Duration::from_secs)
         .or_else(|_| humantime::parse_duration(text).map_err(|error| error.to_string()))?;
-    let most = Duration::from_secs(MAX_SECONDS.into()) - LEASE_MARGIN;
+    let most = Duration::from_secs(MAX_SECONDS.into()).saturating_sub(LEASE_MARGIN);
     if (Duration::from_secs(1)..=most).contains(&span) {
         return Ok(span);
     }

@@ -311,9 +311,12 @@ fn beside(field: &str) -> &'static str {
         "payload" => "payload",
         "nodes" => "nodes",
         "kinds" => "kinds",
-        field if field.ends_with(".subject") => "nodes",
-        field if field.ends_with(".kind") => "kinds",
-        _ => "",
+        // Within a leaf of the scope.
+        field => match field.rsplit_once('.') {
+            Some((_, "subject")) => "nodes",
+            Some((_, "kind")) => "kinds",
+            _ => "",
+        },
     }
 }
 

@@ -100,7 +100,7 @@ struct Detail {
 
 /// A registered component.
 struct Version {
-    version: String,
+    number: String,
     digest: String,
     status: String,
     publisher: String,
@@ -131,7 +131,7 @@ async fn show(visitor: Visitor, Path(name): Path<String>, uri: Uri) -> Answer {
     let now = visitor.app().now();
     let path = path(&name);
     let version = |kind: &types::Kind| Version {
-        version: kind.version.clone(),
+        number: kind.version.clone(),
         digest: kind.digest.clone(),
         status: kind.status.clone(),
         publisher: kind.publisher.clone().unwrap_or_default(),

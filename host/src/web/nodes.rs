@@ -295,9 +295,8 @@ async fn inventory(visitor: &Visitor, node: &str, now: OffsetDateTime) -> Result
 /// What a section holds, in a line.
 fn summary(section: &Value) -> String {
     let fact = |(name, value): (&String, &Value)| match value {
-        Value::Null => None,
+        Value::Null | Value::Object(_) => None,
         Value::Array(items) => Some(format!("{name}: {}", items.len())),
-        Value::Object(_) => None,
         Value::String(text) => Some(format!("{name} {text}")),
         other => Some(format!("{name} {other}")),
     };

@@ -39,7 +39,7 @@ impl Stage {
         let (node, kind) = (fleet.node().await, fleet.kind(Lane::Control, &["retry-safe"]).await);
         let allow = Allow::parse(["127.0.0.1"]).expect("an address");
         // Long enough for a machine that does much else; tests that need an end have one of their own.
-        let timeout = Duration::from_secs(60);
+        let timeout = Duration::from_mins(1);
         let settings = Settings { key: SealingKey::new([5; 32]), allow, ca_pem: None, timeout };
         Self { fleet, node, kind, seconds: Arc::default(), settings }
     }

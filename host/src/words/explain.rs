@@ -208,7 +208,7 @@ mod tests {
         let full = Around { in_flight: vec![flying(1), flying(2), other_lane.clone()], ..connected() };
         let not_full = Around { in_flight: vec![flying(1), other_lane], ..connected() };
         let result = json!({ "message": "GPU 3 is used by 4242" });
-        let cases = [
+        let cases = vec![
             ("about to be sent", seen(9, &json!({})), not_full),
             ("node away", seen(9, &json!({})), away.clone()),
             ("node never there", seen(9, &json!({})), never),
@@ -254,8 +254,10 @@ mod tests {
             ("newer reason", seen(9, &json!({ "state": "failed", "reason": "sunspots" })), Around::default()),
             ("newer state", seen(9, &json!({ "state": "paused" })), Around::default()),
         ];
-        let said =
-            cases.map(|(title, seen, around)| format!("{title}:\n  {}", explain(&seen, &around, NOW).join("\n  ")));
-        insta::assert_snapshot!(said.join("\n"));
+        let said = cases.into_iter().map(|(title, seen, around)| {
+            let reasons = explain(&seen, &around, NOW);
+            format!("{title}:\n  {}", reasons.join("\n  "))
+        });
+        insta::assert_snapshot!(said.collect::<Vec<_>>().join("\n"));
     }
 }

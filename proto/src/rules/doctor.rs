@@ -110,7 +110,9 @@ pub fn room(check: &str, free: u64, needed: u64) -> Finding {
 
 /// A file or folder that nobody but its owner may look into, by its mode.
 pub fn private(check: &str, name: &str, mode: u32) -> Finding {
-    if mode & 0o077 == 0 {
+    /// The bits that let others than the owner do something.
+    const OTHERS: u32 = 0o077;
+    if mode & OTHERS == 0 {
         Finding::ok(check, format!("{name} is its owner's alone"))
     } else {
         let found = format!("{name} can be read by others than its owner (mode {:04o})", mode & 0o7777);

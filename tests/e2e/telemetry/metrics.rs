@@ -43,10 +43,10 @@ impl Page {
 
     /// The page as soon as something holds of it. Nothing tells of what is only counted.
     async fn with(port: u16, what: &str, holds: impl Fn(&Self) -> bool) -> Self {
-        let mut pace = tokio::time::interval(Duration::from_millis(50));
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
         let page = async {
             loop {
-                pace.tick().await;
+                ticks.tick().await;
                 let page = Self::read(port).await;
                 if holds(&page) {
                     return page;
@@ -119,33 +119,33 @@ async fn what_a_cluster_serves_and_the_tables_agree_in_both_directions() {
         let is_there = page.types.contains_key(name);
         assert_ne!(is_there, NOT_HERE.contains(&name.as_str()), "{name}, of {}", row.section);
     }
-    let none = ("", "");
+    let unlabelled = ("", "");
     for (page, name, label, value) in [
         (&server, "better_compute_settled_total", ("state", "succeeded"), 1.0),
         (&server, "better_compute_settled_total", ("state", "failed"), 1.0),
         (&server, "better_compute_settled_total", ("kind", COUNT.name), 2.0),
-        (&server, "better_compute_sessions", none, 1.0),
-        (&server, "better_compute_sessions_opened_total", none, 1.0),
+        (&server, "better_compute_sessions", unlabelled, 1.0),
+        (&server, "better_compute_sessions_opened_total", unlabelled, 1.0),
         (&server, "better_compute_in_flight", ("lane", "bulk"), 1.0),
         (&server, "better_compute_in_flight", ("lane", "control"), 0.0),
-        (&server, "better_compute_pending", none, 0.0),
+        (&server, "better_compute_pending", unlabelled, 0.0),
         (&server, "better_compute_credits_in_use", ("lane", "bulk"), 1.0),
         (&server, "better_compute_credits", ("lane", "bulk"), 2.0),
-        (&server, "better_compute_dispatch_to_ack_seconds_count", none, 3.0),
-        (&server, "better_compute_ack_to_settled_seconds_count", none, 2.0),
-        (&server, "better_compute_bus_listening", none, 1.0),
-        (&server, "better_compute_database_up", none, 1.0),
-        (&server, "better_compute_duplicate_reports_total", none, 0.0),
-        (&server, "better_compute_rejected_total", none, 0.0),
-        (&server, "better_compute_refused_results_total", none, 0.0),
-        (&server, "better_compute_sweep_lag_seconds", none, 0.0),
-        (&daemon, "better_compute_node_session_open", none, 1.0),
+        (&server, "better_compute_dispatch_to_ack_seconds_count", unlabelled, 3.0),
+        (&server, "better_compute_ack_to_settled_seconds_count", unlabelled, 2.0),
+        (&server, "better_compute_bus_listening", unlabelled, 1.0),
+        (&server, "better_compute_database_up", unlabelled, 1.0),
+        (&server, "better_compute_duplicate_reports_total", unlabelled, 0.0),
+        (&server, "better_compute_rejected_total", unlabelled, 0.0),
+        (&server, "better_compute_refused_results_total", unlabelled, 0.0),
+        (&server, "better_compute_sweep_lag_seconds", unlabelled, 0.0),
+        (&daemon, "better_compute_node_session_open", unlabelled, 1.0),
         (&daemon, "better_compute_node_workers_busy", ("lane", "bulk"), 1.0),
         (&daemon, "better_compute_node_workers_busy", ("lane", "control"), 0.0),
         (&daemon, "better_compute_node_workers", ("lane", "control"), 8.0),
         (&daemon, "better_compute_kind_run_seconds_count", ("outcome", "succeeded"), 1.0),
-        (&daemon, "better_compute_node_journal_reserve_kept", none, 1.0),
-        (&daemon, "better_compute_node_duplicate_commands_total", none, 0.0),
+        (&daemon, "better_compute_node_journal_reserve_kept", unlabelled, 1.0),
+        (&daemon, "better_compute_node_duplicate_commands_total", unlabelled, 0.0),
     ] {
         assert_eq!(
             page.value(name, label).to_bits(),

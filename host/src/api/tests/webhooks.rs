@@ -11,7 +11,7 @@ use crate::world::World;
 
 fn settings() -> Settings {
     let allow = Allow::parse(["hooks.internal", "127.0.0.1"]).expect("words");
-    let timeout = std::time::Duration::from_secs(60);
+    let timeout = std::time::Duration::from_mins(1);
     Settings { key: SealingKey::new([5; 32]), allow, ca_pem: None, timeout }
 }
 

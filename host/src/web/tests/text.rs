@@ -38,6 +38,7 @@ fn kind(browser: &Browser) -> Vec<u8> {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one field after the other")]
 async fn html_in_every_field_that_anybody_sets_is_text() {
     let mut browser = Browser::logged_in().await;
     let evil = evil();

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use crate::tls::{Https, TlsAcceptor};
 
 /// How long a test waits for what must come: only one that fails waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What it answers.
 #[derive(Debug, Clone)]
