@@ -156,8 +156,8 @@ async fn what_a_cluster_serves_and_the_tables_agree_in_both_directions() {
     }
     // Run and host calls are told apart by kind, and a journal was written.
     assert!(daemon.value("better_compute_host_call_seconds_count", ("kind", COUNT.name)) >= 1.0);
-    assert!(daemon.value("better_compute_node_journal_save_seconds_count", none) >= 3.0);
-    assert!(daemon.value("better_compute_node_resident_bytes", none) > f64::from(1 << 20));
+    assert!(daemon.value("better_compute_node_journal_save_seconds_count", unlabelled) >= 3.0);
+    assert!(daemon.value("better_compute_node_resident_bytes", unlabelled) > f64::from(1 << 20));
     for (name, labels, _) in server.samples.iter().chain(&daemon.samples) {
         let id =
             labels.values().find(|value| value.contains("cmd_") || value.contains("node_") || value.contains("GPU-"));
@@ -171,7 +171,7 @@ async fn what_a_cluster_serves_and_the_tables_agree_in_both_directions() {
 
     // What was told again is absorbed and counted: the node is given what it has when its session is a new one.
     cluster.replicas[0].restart().await;
-    let again = |page: &Page| page.value("better_compute_node_duplicate_commands_total", none) >= 1.0;
+    let again = |page: &Page| page.value("better_compute_node_duplicate_commands_total", unlabelled) >= 1.0;
     Page::with(of_node, "the command that runs is delivered again", again).await;
     assert_eq!(cluster.nodes[0].count(1), 1, "and did not run again");
     cluster.api.cancel(&held).await;
