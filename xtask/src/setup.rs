@@ -8,9 +8,13 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// The test runner's version, for machines that come without one.
 const NEXTEST: &str = "0.9.143";
 
-/// An emulator of a BMC, with which the kinds for BMCs are tested, and where it goes.
-const SUSHY: &str = "tests/peers/sushy.txt";
-const SUSHY_VENV: &str = "target/sushy/venv";
+/// Python programs that the tests run: what they require, and where that goes.
+const VENVS: [(&str, &str); 2] = [
+    // An emulator of a BMC, with which the kinds for BMCs are tested.
+    ("tests/peers/sushy.txt", "target/sushy/venv"),
+    // A client of the SQL contract for runners.
+    ("tests/clients/runner.txt", "target/clients/venv"),
+];
 
 /// Where Debian's package `chromium` puts the browser.
 const CHROMIUM: &str = "/usr/bin/chromium";
@@ -26,9 +30,13 @@ pub(crate) fn run(shell: &Shell) -> anyhow::Result<()> {
     if cmd!(shell, "cargo nextest --version").quiet().ignore_stdout().ignore_stderr().run().is_err() {
         cmd!(shell, "cargo install cargo-nextest --locked --version {NEXTEST}").run()?;
     }
-    if !shell.path_exists(format!("{SUSHY_VENV}/bin/sushy-emulator")) {
-        cmd!(shell, "python3 -m venv {SUSHY_VENV}").run()?;
-        cmd!(shell, "{SUSHY_VENV}/bin/pip install --quiet --disable-pip-version-check --requirement {SUSHY}").run()?;
+    for (requirements, venv) in VENVS {
+        if !shell.path_exists(format!("{venv}/installed")) {
+            cmd!(shell, "python3 -m venv {venv}").run()?;
+            cmd!(shell, "{venv}/bin/pip install --quiet --disable-pip-version-check --requirement {requirements}")
+                .run()?;
+            shell.write_file(format!("{venv}/installed"), "")?;
+        }
     }
     for folder in NODE_FOLDERS.iter().filter(|folder| shell.path_exists(format!("{folder}/package-lock.json"))) {
         // npm writes this file last.

@@ -1,4 +1,4 @@
-//! Any client of Postgres will do: `psql`, with the calls of the seed, which know no tokens.
+//! Any client of Postgres will do: `psql`, with the calls of the seed, which know no tokens, and a program in Python.
 
 use super::{Gateway, action_kind};
 use crate::testing::test_server;
@@ -44,4 +44,28 @@ async fn psql_runs_a_command_with_the_calls_of_the_seed() {
     let stale =
         run(&format!("select * from complete_command('{id}', 0, 'hello', '', 999999)")).expect_err("no such lease");
     assert!(stale.starts_with("ERROR:  BC003: ") && stale.contains("HINT:"), "{stale}");
+}
+
+#[tokio::test]
+async fn a_program_in_python_leases_starts_and_settles_as_the_contract_says() {
+    let gateway = Gateway::new().await;
+    action_kind(&gateway.fleet).await;
+    let database: String =
+        sqlx::query_scalar("select current_database()").fetch_one(&gateway.fleet.pool).await.expect("a name");
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let python = repository.join("target/clients/venv/bin/python");
+    assert!(python.exists(), "{} is missing: `cargo xtask setup` makes it", python.display());
+    let server = test_server();
+    #[expect(clippy::disallowed_methods, reason = "the client is a program")]
+    let mut client = std::process::Command::new(python);
+    client.arg(repository.join("tests/clients/runner.py"));
+    let output = client.arg(format!("host={} dbname={database}", server.folder().display())).output();
+    server.keep_running();
+    let output = output.expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.trim_end().ends_with("ok"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
