@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bc_daemon::doctor::as_text;
-use bc_host::api::types::{Kind, Node};
+use bc_host::api::types::{Kind, Node, Page};
 use bc_proto::rules::doctor::{Finding, Level, clock, worst};
 use clap::Args;
 use serde_json::json;
@@ -82,7 +82,7 @@ async fn client(connect: &Connect) -> Vec<Finding> {
             return findings;
         }
     }
-    findings.push(match client.pages::<Kind>("kinds.list", json!({}), 0).await {
+    findings.push(match client.call::<Page<Kind>>("kinds.list", &json!({})).await.map(|page| page.items) {
         Ok(kinds) if kinds.is_empty() => {
             Finding::warn("kinds", "none is registered", "better-compute kind register FILE --activate")
         }

@@ -7,6 +7,7 @@ mod bad_input;
 mod batches;
 mod bundles;
 mod dev;
+mod doctor;
 mod gone;
 mod identities;
 mod kinds;
