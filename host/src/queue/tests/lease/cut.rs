@@ -1,16 +1,17 @@
-//! Ends by runners that kept no more than both ends of the output, and word of cancels.
+//! Ends by runners that kept no more than both ends of the output, and word of cancels and of what is let go.
 
 use bc_proto::canonical::sha256_hex;
 use bc_proto::manifest::Lane;
-use bc_proto::rules::lease::{CANCEL_CHANNEL, OUTPUT_KEPT, Refusal};
+use bc_proto::rules::lease::{CANCEL_CHANNEL, CHANNEL, OUTPUT_KEPT, Refusal};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::postgres::{PgListener, PgRow};
 use sqlx::types::Uuid;
 
-use super::{Gateway, Runner, refusal};
+use super::{Gateway, Runner, far, refusal};
 use crate::queue::cancel;
-use crate::testing::at;
+use crate::queue::enqueue::NewCommand;
+use crate::testing::{at, command};
 use crate::trust::Signer;
 
 async fn running(gateway: &Gateway, runner: &mut Runner) -> (Uuid, i64) {
@@ -119,4 +120,22 @@ async fn a_runner_is_told_at_once_that_what_it_has_was_called_off() {
         sqlx::query("select * from fail_command_cut($1, null, null, null, 'called off', $2)").bind(id).bind(token);
     let row = call.fetch_one(&mut runner.db).await.expect("it is taken");
     assert_eq!((row.get("reason"), row.get("error")), ("cancelled", "called off"));
+}
+
+#[tokio::test]
+async fn a_runner_is_woken_when_what_was_held_is_let_go() {
+    let gateway = Gateway::new().await;
+    let kind = gateway.fleet.kind(Lane::Control, &[]).await;
+    let held = NewCommand { not_after: far(), is_held: true, ..command(&gateway.node, kind) };
+    let outcome = crate::queue::enqueue(&mut *gateway.fleet.db().await, &Signer::none(), held, at(0)).await;
+    outcome.expect("a database");
+    let mut runner = gateway.runner().await;
+    assert_eq!(runner.lease().await, None, "it is held");
+    let mut listener = PgListener::connect_with(&gateway.fleet.pool).await.expect("a database");
+    listener.listen(CHANNEL).await.expect("anybody may");
+    // As queue::held does for an approved batch.
+    let sql = "update ready set not_before = now() where node_id = $1 and not_before = 'infinity'";
+    sqlx::query(sql).bind(gateway.node.uuid()).execute(&gateway.fleet.pool).await.expect("a database");
+    assert_eq!(listener.recv().await.expect("a database").payload(), gateway.slug);
+    assert!(runner.lease().await.is_some());
 }
