@@ -100,19 +100,20 @@ impl Gateway {
     async fn waiting(&self, time: Duration) -> anyhow::Result<f64> {
         let mut listener = PgListener::connect_with(&PgPool::connect_with(self.runner.clone()).await?).await?;
         listener.listen("better_compute_runner").await?;
-        let mut owner = PgConnection::connect_with(&self.owner).await?;
-        let before = transactions(&mut owner).await?;
+        // What it did so far counts now, and not while it waits.
+        sqlx::raw_sql("select pg_stat_force_next_flush()").execute(&mut listener).await?;
+        // From another database: looking is no transaction of the one that is looked at.
+        let database = self.owner.get_database().context("it has a name")?.to_owned();
+        let mut db = PgConnection::connect_with(&self.owner.clone().database("postgres")).await?;
+        let before = transactions(&mut db, &database).await?;
         tokio::time::sleep(time).await;
-        // The first look is one by itself.
-        Ok((transactions(&mut owner).await? - before - 1.0).max(0.0) / time.as_secs_f64())
+        Ok((transactions(&mut db, &database).await? - before) / time.as_secs_f64().max(0.1))
     }
 }
 
-async fn transactions(db: &mut PgConnection) -> anyhow::Result<f64> {
-    // What this connection did before is not told by itself while it is busy.
-    sqlx::raw_sql("select pg_stat_force_next_flush()").execute(&mut *db).await?;
-    let sql = "select (xact_commit + xact_rollback)::float8 from pg_stat_database where datname = current_database()";
-    Ok(sqlx::query_scalar(sql).fetch_one(db).await?)
+async fn transactions(db: &mut PgConnection, database: &str) -> anyhow::Result<f64> {
+    let sql = "select (xact_commit + xact_rollback)::float8 from pg_stat_database where datname = $1";
+    Ok(sqlx::query_scalar(sql).bind(database).fetch_one(db).await?)
 }
 
 pub(in super::super) fn leased(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
