@@ -27,6 +27,9 @@ use crate::figure::Figure;
 const SLUG: &str = "bench";
 const LOGIN: &str = "bench_runner";
 
+/// How long the server is left alone before its transactions are counted.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// A gateway, and who leases for it.
 struct Gateway {
     owner: PgConnectOptions,
@@ -105,6 +108,8 @@ impl Gateway {
         // From another database: looking is no transaction of the one that is looked at.
         let database = self.owner.get_database().context("it has a name")?.to_owned();
         let mut db = PgConnection::connect_with(&self.owner.clone().database("postgres")).await?;
+        // Backends that end after the turns before tell their last transactions only then.
+        tokio::time::sleep(SETTLING).await;
         let before = transactions(&mut db, &database).await?;
         tokio::time::sleep(time).await;
         Ok((transactions(&mut db, &database).await? - before) / time.as_secs_f64().max(0.1))
